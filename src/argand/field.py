@@ -1,0 +1,151 @@
+"""Real and complex numbers: the only file that tells them apart.
+
+Every formula of the package is written once, for a field of real dimension k. What differs between k = 1 and k = 2
+is here: the squared modulus, the dimension, the noise, and how a tensor is seen as real numbers.
+"""
+
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from argand.errors import ArgandError
+
+
+def real_dim(x: Tensor) -> int:
+    """k: how many real numbers one entry of the tensor holds.
+
+    >>> real_dim(torch.zeros(3)), real_dim(torch.zeros(3, dtype=torch.complex64))
+    (1, 2)
+    """
+    return 2 if x.is_complex() else 1
+
+
+def field_name(x: Tensor) -> str:
+    """The word "real" or "complex", for messages and tables."""
+    return "complex" if x.is_complex() else "real"
+
+
+def real_view(x: Tensor) -> Tensor:
+    """The same memory as real numbers: itself, or with a last axis (re, im)."""
+    return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
+
+
+def real_views(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Real views that share storage with the tensors, for kernels that refuse complex ones (fused Adam, scalers)."""
+    return [real_view(x.detach()) for x in tensors]
+
+
+def abs2(x: Tensor) -> Tensor:
+    """|x|², elementwise and real.
+
+    >>> abs2(torch.tensor([3.0, -2.0])), abs2(torch.tensor([3 + 4j]))
+    (tensor([9., 4.]), tensor([25.]))
+    """
+    if not x.is_complex():
+        return x.square()
+    return torch.addcmul(x.real.square(), x.imag, x.imag)
+
+
+def modulus(x: Tensor) -> Tensor:
+    """|x| without overflow or underflow of the squares: hypot of the parts, several times faster than `abs`."""
+    return torch.hypot(x.real, x.imag) if x.is_complex() else x.abs()
+
+
+def noise_like(x: Tensor) -> Tensor:
+    """Standard noise e with E|e|² = 1: N(0, 1), or CN(0, 1) drawn in interleaved (re, im) order."""
+    return torch.randn_like(x)
+
+
+def scale(x: Tensor, factor: Tensor) -> Tensor:
+    """The product of a real or complex tensor and a real one, without making the real one complex."""
+    if not x.is_complex():
+        return x * factor
+    return torch.view_as_complex(real_view(x) * factor.unsqueeze(-1))
+
+
+def unit(x: Tensor) -> Tensor:
+    """The direction x/|x|, and 0 at 0, where the gradient is 0 too.
+
+    >>> unit(torch.tensor([3 + 4j, 0j]))
+    tensor([0.6000+0.8000j, 0.0000+0.0000j])
+    """
+    return torch.sgn(x)
+
+
+class _SafeSqrt(torch.autograd.Function):
+    """Square root of max(v, 0), whose derivative at 0 is taken as 0."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(v: Tensor) -> Tensor:
+        return v.clamp_min(0).sqrt_()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        (root,) = ctx.saved_tensors
+        return torch.where(root > 0, 0.5 * grads[0] / root, torch.zeros_like(root))
+
+
+def safe_sqrt(v: Tensor) -> Tensor:
+    """Square root that is exactly 0 at 0 (and below) with a finite gradient there, and no floor anywhere else.
+
+    >>> v = torch.tensor([4.0, 0.0, -1e-9], requires_grad=True)
+    >>> root = safe_sqrt(v)
+    >>> root.sum().backward()
+    >>> root.detach(), v.grad
+    (tensor([2., 0., 0.]), tensor([0.2500, 0.0000, 0.0000]))
+    """
+    root: Tensor = _SafeSqrt.apply(v)
+    return root
+
+
+def real_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The precision of one part: float32 for float32 and for complex64."""
+    return dtype.to_real()
+
+
+def complex_dtype(dtype: torch.dtype | None = None) -> torch.dtype:
+    """The complex type of the same precision; by default that of torch's default type (complex64)."""
+    return (dtype or torch.get_default_dtype()).to_complex()
+
+
+def keep_field(convert: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """A conversion of modules (`.double()`, `.to(...)`) that changes precision and place, never the field.
+
+    torch leaves complex tensors alone in `.double()`, drops their imaginary parts in `.to(float64)`, and turns real
+    ones complex in `.to(complex128)`. Here complex stays complex and real stays real, at the precision asked for.
+    """
+
+    def converted(x: Tensor) -> Tensor:
+        if not (x.is_complex() or x.is_floating_point()):
+            return convert(x)
+        asked = [_converted_dtype(convert, part, x.device) for part in (x.dtype, x.dtype.to_real())]
+        if asked[1] == x.dtype.to_real() and asked[0].is_complex == x.dtype.is_complex:
+            return convert(x)
+        target = real_dtype(asked[1])
+        if not x.is_complex():
+            return convert(x.to(target)) if not asked[1].is_complex else x.to(target)
+        if target in (torch.float16, torch.bfloat16):
+            raise ArgandError(
+                f"A complex parameter was to be converted to {target}, and torch has no usable complex type of that "
+                "precision. Keep complex64."
+            )
+        if asked[0].is_complex and asked[1].is_complex:
+            return convert(x)
+        return torch.complex(convert(x.real), convert(x.imag))
+
+    return converted
+
+
+def _converted_dtype(convert: Callable[[Tensor], Tensor], dtype: torch.dtype, device: torch.device) -> torch.dtype:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that an empty probe lost its imaginary part
+        return convert(torch.empty(0, dtype=dtype, device=device)).dtype
