@@ -1,0 +1,38 @@
+"""Bayesian sparsification of complex- and real-valued neural networks.
+
+A network of your own, in your own training loop: `sparsify` it, add `divergence` to the loss, take the `masks`,
+`collapse` it, and fine-tune under `masks.pin`.
+"""
+
+from argand import nn, optim, priors
+from argand.errors import ArgandError
+from argand.priors import Prior
+from argand.pruning import Masks, masks
+from argand.report import Report, report
+from argand.surgery import collapse, sparsify
+from argand.sweep import Sweep, sweep
+from argand.variational import Prediction, Variational, divergence, divergence_backward, log_alpha, predict
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArgandError",
+    "Masks",
+    "Prediction",
+    "Prior",
+    "Report",
+    "Sweep",
+    "Variational",
+    "collapse",
+    "divergence",
+    "divergence_backward",
+    "log_alpha",
+    "masks",
+    "nn",
+    "optim",
+    "predict",
+    "priors",
+    "report",
+    "sparsify",
+    "sweep",
+]

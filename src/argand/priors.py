@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from argand.chunks import map_pieces
 from argand.errors import ArgandError
-from argand.field import abs2, modulus, real_dim, scale
+from argand.field import modulus, real_dim, scale
 from argand.special import dawson_excess, dawson_ratio, ein_excess, softplus
 
 LogSnrFunction = Callable[[Tensor, int], Tensor]
@@ -24,6 +25,7 @@ LogSnrFunction = Callable[[Tensor, int], Tensor]
 class Prior(ABC):
     """A prior over weights. Subclass it and return a differentiable divergence, one number per weight.
 
+    >>> from argand.field import abs2, real_dim
     >>> class Unit(Prior):
     ...     '''The standard Gaussian N_k(0, 1).'''
     ...     def divergence(self, mu, log_sigma2):
@@ -53,7 +55,7 @@ class SnrPrior(Prior):
 
     def divergence(self, mu: Tensor, log_sigma2: Tensor) -> Tensor:
         """KL of each weight, with the closed-form gradient."""
-        value: Tensor = _SnrDivergence.apply(mu, log_sigma2, self)
+        value: Tensor = _SnrDivergence.apply(mu, log_sigma2, self)  # type: ignore[no-untyped-call]
         return value
 
 
@@ -84,7 +86,7 @@ class _SnrDivergence(torch.autograd.Function):
     def forward(ctx: Any, mu: Tensor, log_sigma2: Tensor, prior: SnrPrior) -> Tensor:
         ctx.save_for_backward(mu, log_sigma2)
         ctx.prior = prior
-        return prior.kl(log_snr(mu, log_sigma2), real_dim(mu))
+        return map_pieces(lambda m, s: prior.kl(log_snr(m, s), real_dim(m)), mu, log_sigma2)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:

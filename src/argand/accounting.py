@@ -1,0 +1,94 @@
+"""What a pruned layer costs: bytes in a file, multiply-accumulates, units that no longer matter."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from argand.field import real_dim
+from argand.surgery import is_linear_in_weight
+
+VALUE_BYTES = 4  # of a stored float: fp32
+
+
+def stored_bytes(mask: Tensor, floats: int, value_bytes: int = VALUE_BYTES) -> int:
+    """Bytes of a weight in the file: the kept values and their positions, in the smallest of four encodings.
+
+    Dense; a bitmask; or the gaps between kept positions in one byte or two, where the largest value escapes to the
+    next. `floats` is the number of floats a weight holds: 1, or 2 if complex.
+
+    >>> stored_bytes(torch.ones(10, 10, dtype=torch.bool), floats=2)
+    800
+    """
+    total = mask.numel()
+    positions = mask.flatten().nonzero().flatten()
+    values = len(positions) * floats * value_bytes
+    gaps = torch.diff(positions, prepend=positions.new_tensor([-1])) - 1
+    byte_gaps = len(positions) + int((gaps // 255).sum())
+    word_gaps = 2 * (len(positions) + int((gaps // 65535).sum()))
+    return min(total * floats * value_bytes, values + min(-(-total // 8), byte_gaps, word_gaps))
+
+
+def by_units(layer: nn.Module, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """The mask as (outputs, rest) and (inputs, rest): a row for each unit, whatever the layer's groups."""
+    if isinstance(layer, nn.Bilinear):
+        outputs = mask.flatten(1)
+        inputs = torch.cat([mask.any(2).t(), mask.any(1).t()])
+        return outputs, inputs
+    groups = int(getattr(layer, "groups", 1))
+    grouped = mask.reshape(groups, mask.shape[0] // groups, mask.shape[1], -1)
+    first, second = grouped.flatten(2).flatten(0, 1), grouped.transpose(1, 2).flatten(2).flatten(0, 1)
+    return (second, first) if getattr(layer, "transposed", False) else (first, second)
+
+
+def dead_units(layer: nn.Module, mask: Tensor) -> tuple[int, int]:
+    """Outputs that no kept weight feeds (constants), and inputs that no kept weight reads.
+
+    >>> dead_units(nn.Linear(3, 2), torch.tensor([[True, False, False], [False, False, False]]))
+    (1, 2)
+    """
+    outputs, inputs = by_units(layer, mask)
+    return int((~outputs.any(1)).sum()), int((~inputs.any(1)).sum())
+
+
+def uses_of_a_weight(layer: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> int:
+    """How often a call multiplies each weight: once per position; borders of padded convolutions count in full."""
+    if getattr(layer, "transposed", False):
+        return int(inputs[0].numel() // layer.in_channels)  # type: ignore[operator]
+    units = layer.weight.shape[0]
+    return output.numel() // int(units)  # type: ignore[operator, call-overload, arg-type]
+
+
+def real_products(weight: Tensor) -> int:
+    """Real multiply-accumulates of one product of a weight: 4 if complex."""
+    return real_dim(weight) ** 2
+
+
+@contextmanager
+def _evaluation(net: nn.Module) -> Iterator[None]:
+    modes = {module: module.training for module in net.modules()}
+    net.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+def count_uses(net: nn.Module, example: Tensor | tuple[Tensor, ...]) -> dict[nn.Module, int]:
+    """How often each layer's weights are used when the network, in evaluation, is run on the example."""
+    uses: dict[nn.Module, int] = {}
+
+    def count(layer: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        uses[layer] = uses.get(layer, 0) + uses_of_a_weight(layer, inputs, output)
+
+    hooks = [m.register_forward_hook(count) for m in net.modules() if is_linear_in_weight(m)]
+    try:
+        with _evaluation(net), torch.no_grad():
+            net(*(example if isinstance(example, tuple) else (example,)))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return uses

@@ -1,0 +1,123 @@
+"""Activations and dropout of complex tensors."""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from argand.field import modulus, real_view, scale
+from argand.nn.layers import apply_keeping_field, check_complex
+
+
+class Split(nn.Module):
+    """f(re) + j·f(im) for any real activation f: a module or a function.
+
+    >>> Split(nn.Tanh())(torch.tensor([1 - 1j]))
+    tensor([0.7616-0.7616j])
+    """
+
+    def __init__(self, activation: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.activation = activation
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Apply the activation to both parts."""
+        check_complex(self, input)
+        return torch.complex(self.activation(input.real), self.activation(input.imag))
+
+
+class ReLU(nn.ReLU):
+    """max(re, 0) + j·max(im, 0), the split ReLU.
+
+    >>> ReLU()(torch.tensor([1 - 1j, -2 + 3j]))
+    tensor([1.+0.j, 0.+3.j])
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Clip both parts at zero."""
+        check_complex(self, input)
+        return torch.view_as_complex(F.relu(real_view(input), self.inplace))
+
+
+class ModReLU(nn.Module):
+    """max(|z| + b, 0)·z/|z| with a learnt real b, one or one per channel (axis 1); 0 at z = 0.
+
+    >>> ModReLU(init=-1.0)(torch.tensor([[3 + 4j, 0.5j]])).detach()
+    tensor([[2.4000+3.2000j, 0.0000+0.0000j]])
+    """
+
+    def __init__(
+        self,
+        num_parameters: int = 1,
+        init: float = -0.1,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.num_parameters, self.init = num_parameters, init
+        real = dtype.to_real() if dtype is not None else None
+        self.bias = nn.Parameter(torch.full((num_parameters,), init, device=device, dtype=real))
+
+    _apply = apply_keeping_field
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Shrink the moduli and keep the phases."""
+        check_complex(self, input)
+        shape = [1, -1] + [1] * (input.dim() - 2) if self.num_parameters > 1 else [1]
+        return scale(input, _mod_relu_gain(modulus(input), self.bias.view(shape)))
+
+    def extra_repr(self) -> str:
+        """The arguments."""
+        return f"num_parameters={self.num_parameters}, init={self.init}"
+
+
+def _mod_relu_gain(size: Tensor, bias: Tensor) -> Tensor:
+    """max(1 + b/|z|, 0), and 0 at z = 0, with finite gradients everywhere."""
+    nonzero = size > 0
+    gain = F.relu(1 + bias / torch.where(nonzero, size, torch.ones_like(size)))
+    return torch.where(nonzero, gain, torch.zeros_like(gain))
+
+
+class Cardioid(nn.Module):
+    """z·(1 + cos(arg z))/2: passes the positive real axis, blocks the negative one.
+
+    >>> Cardioid()(torch.tensor([2 + 0j, 2j, -2 + 0j]))
+    tensor([2.+0.j, 0.+1.j, -0.+0.j])
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Scale by half of one plus the cosine of the phase."""
+        check_complex(self, input)
+        size = modulus(input)
+        cosine = input.real / torch.where(size > 0, size, torch.ones_like(size))
+        return scale(input, 0.5 + 0.5 * cosine)
+
+
+class ZReLU(nn.Module):
+    """z where both parts are at least 0, else 0.
+
+    >>> ZReLU()(torch.tensor([1 + 2j, 1 - 2j, -1 + 2j]))
+    tensor([1.+2.j, 0.+0.j, 0.+0.j])
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Keep the first quadrant."""
+        check_complex(self, input)
+        return torch.where((input.real >= 0) & (input.imag >= 0), input, torch.zeros_like(input))
+
+
+class Dropout(nn.Dropout):
+    """Zeroes whole complex entries: one mask for both parts. Arguments as `torch.nn.Dropout`.
+
+    >>> Dropout(0.5).eval()(torch.tensor([1 + 2j]))
+    tensor([1.+2.j])
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Drop entries with probability p in training, and scale the others by 1/(1 - p)."""
+        check_complex(self, input)
+        if not self.training or self.p == 0:
+            return input
+        mask = F.dropout(torch.ones_like(input.real), self.p)
+        return input.mul_(mask) if self.inplace else scale(input, mask)

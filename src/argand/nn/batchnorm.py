@@ -1,0 +1,136 @@
+"""Complex batch normalisation: 2x2 whitening of (re, im), then a learnt 2x2 map and a shift."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from argand.field import complex_dtype
+from argand.nn.layers import apply_keeping_field, check_complex
+
+
+def _init(self: Any, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
+          track_running_stats: bool = True, device: Any = None, dtype: Any = None) -> None:  # fmt: skip
+    """Arguments as torch's; `dtype` is complex (by default of torch's default precision), statistics likewise."""
+    complex_type = complex_dtype(dtype)
+    real_type = complex_type.to_real()
+    parent: Any = _TORCH[type(self)]
+    parent.__init__(self, num_features, eps, momentum, False, False, device, real_type)
+    self.affine, self.track_running_stats = affine, track_running_stats
+    if affine:
+        self.weight = nn.Parameter(torch.empty(num_features, 2, 2, device=device, dtype=real_type))
+        self.bias = nn.Parameter(torch.empty(num_features, device=device, dtype=complex_type))
+    if track_running_stats:
+        del self.running_mean, self.running_var, self.num_batches_tracked
+        self.register_buffer("running_mean", torch.zeros(num_features, device=device, dtype=complex_type))
+        self.register_buffer("running_var", torch.empty(num_features, 2, 2, device=device, dtype=real_type))
+        self.register_buffer("num_batches_tracked", torch.tensor(0, device=device, dtype=torch.long))
+    self.reset_parameters()
+
+
+def _reset_running_stats(self: Any) -> None:
+    """Mean 0 and covariance I/2, that of the standard complex normal distribution."""
+    if self.track_running_stats:
+        self.running_mean.zero_()
+        self.running_var.copy_(0.5 * torch.eye(2))
+        self.num_batches_tracked.zero_()
+
+
+def _reset_parameters(self: Any) -> None:
+    """The identity map and no shift."""
+    self.reset_running_stats()
+    if self.affine:
+        with torch.no_grad():
+            self.weight.copy_(torch.eye(2))
+            self.bias.zero_()
+
+
+def _normalise(self: Any, input: Tensor) -> Tensor:
+    """Whiten with the batch's statistics in training, with the running ones in evaluation."""
+    check_complex(self, input)
+    self._check_input_dim(input)
+    if self.training or not self.track_running_stats:
+        mean, covariance, count = _statistics(input)
+        if self.training and self.track_running_stats:
+            _track(self, mean, covariance, count)
+    else:
+        mean, covariance = self.running_mean, self.running_var
+    whitening = inverse_root(covariance, self.eps)
+    matrix = self.weight @ whitening if self.affine else whitening
+    centre = torch.view_as_real(mean)
+    shift = -(matrix @ centre.unsqueeze(-1)).squeeze(-1)
+    if self.affine:
+        shift = shift + torch.view_as_real(self.bias)
+    shape = (1, -1) + (1,) * (input.dim() - 2)
+    (a, b), (c, d) = (row.unbind(-1) for row in matrix.unbind(-2))
+    re, im = input.real, input.imag
+    return torch.complex(
+        shift[:, 0].view(shape) + a.view(shape) * re + b.view(shape) * im,
+        shift[:, 1].view(shape) + c.view(shape) * re + d.view(shape) * im,
+    )
+
+
+def _statistics(x: Tensor) -> tuple[Tensor, Tensor, int]:
+    """Mean (complex), biased covariance of (re, im), and count, for each channel."""
+    axes = [0, *range(2, x.dim())]
+    count = x.numel() // x.shape[1]
+    mean = x.mean(axes)
+    centred = x - mean.view((1, -1) + (1,) * (x.dim() - 2))
+    re, im = centred.real, centred.imag
+    rr, ri, ii = (re * re).mean(axes), (re * im).mean(axes), (im * im).mean(axes)
+    return mean, torch.stack([torch.stack([rr, ri], -1), torch.stack([ri, ii], -1)], -2), count
+
+
+def _track(self: Any, mean: Tensor, covariance: Tensor, count: int) -> None:
+    """Move the running statistics; the covariance enters without bias, as in torch."""
+    with torch.no_grad():
+        self.num_batches_tracked.add_(1)
+        step = 1 / self.num_batches_tracked if self.momentum is None else self.momentum
+        self.running_mean.lerp_(mean, torch.as_tensor(step, dtype=mean.dtype, device=mean.device))
+        unbiased = covariance * (count / max(count - 1, 1))
+        self.running_var.lerp_(unbiased, torch.as_tensor(step, dtype=unbiased.dtype, device=unbiased.device))
+
+
+def inverse_root(covariance: Tensor, eps: float) -> Tensor:
+    """(V + eps·I)^(-1/2) of symmetric 2x2 matrices, in closed form.
+
+    With s² = det and t² = trace + 2s the root is (V + s·I)/t. det(V + eps·I) = det V + eps·tr V + eps² is summed from
+    non-negative terms, so it stays positive where the two variances differ a millionfold or one is 0.
+    """
+    rr, ri, ii = covariance[..., 0, 0], covariance[..., 0, 1], covariance[..., 1, 1]
+    determinant = (rr * ii - ri * ri).clamp_min(0) + eps * (rr + ii) + eps * eps
+    s = determinant.sqrt()
+    t = (rr + ii + 2 * eps + 2 * s).sqrt()
+    rows = torch.stack([ii + eps + s, -ri], -1), torch.stack([-ri, rr + eps + s], -1)
+    return torch.stack(rows, -2) / (s * t)[..., None, None]
+
+
+class BatchNorm1d(nn.BatchNorm1d):
+    """Whitening of (batch, channels) or (batch, channels, length); arguments as `torch.nn.BatchNorm1d`.
+
+    `weight` is (channels, 2, 2) and real, `bias` complex: 6 floats a channel. `running_var` is the covariance of
+    (re, im). A channel with a single value in a training batch comes out as its bias.
+
+    >>> BatchNorm1d(3)(torch.randn(8, 3, dtype=torch.complex64)).shape
+    torch.Size([8, 3])
+    """
+
+    __init__, forward, _apply = _init, _normalise, apply_keeping_field
+    reset_parameters, reset_running_stats = _reset_parameters, _reset_running_stats
+
+
+class BatchNorm2d(nn.BatchNorm2d):
+    """Whitening of (batch, channels, height, width); as `BatchNorm1d` here."""
+
+    __init__, forward, _apply = _init, _normalise, apply_keeping_field
+    reset_parameters, reset_running_stats = _reset_parameters, _reset_running_stats
+
+
+class BatchNorm3d(nn.BatchNorm3d):
+    """Whitening of (batch, channels, depth, height, width); as `BatchNorm1d` here."""
+
+    __init__, forward, _apply = _init, _normalise, apply_keeping_field
+    reset_parameters, reset_running_stats = _reset_parameters, _reset_running_stats
+
+
+_TORCH = {BatchNorm1d: nn.BatchNorm1d, BatchNorm2d: nn.BatchNorm2d, BatchNorm3d: nn.BatchNorm3d}

@@ -1,0 +1,82 @@
+"""Convolutions in one to three dimensions, plain and transposed: one forward for each kind."""
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+
+from argand.nn.kernels import complex_convolution
+from argand.nn.layers import check_field, complex_layer
+
+_TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
+
+
+def _convolve(self: _ConvNd, input: Tensor) -> Tensor:
+    """Cross-correlate, with every padding mode and group count of the torch layer."""
+    check_field(self, self.weight, input)
+    if not input.is_complex():
+        return self._conv_forward(input, self.weight, self.bias)
+    return complex_convolution(self._conv_forward, input, self.weight, self.bias, self.groups)
+
+
+def _convolve_transposed(self: _ConvTransposeNd, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+    """Apply the transposed convolution; `output_size` resolves the ambiguity of strides."""
+    check_field(self, self.weight, input)
+    n = self.weight.dim() - 2
+    geometry: Any = self.stride, self.padding, self.kernel_size, n, self.dilation
+    output_padding = self._output_padding(input, output_size, *geometry)
+
+    def convolve(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        options: tuple[Any, ...] = self.stride, self.padding, output_padding, self.groups, self.dilation
+        return _TRANSPOSED[n](x, weight, bias, *options)
+
+    if not input.is_complex():
+        return convolve(input, self.weight, self.bias)
+    return complex_convolution(convolve, input, self.weight, self.bias, self.groups, transposed=True)
+
+
+@complex_layer
+class Conv1d(nn.Conv1d):
+    """Complex convolution over (batch, channels, length); arguments and state as `torch.nn.Conv1d`."""
+
+    forward = _convolve
+
+
+@complex_layer
+class Conv2d(nn.Conv2d):
+    """Complex convolution over (batch, channels, height, width); arguments and state as `torch.nn.Conv2d`.
+
+    >>> Conv2d(1, 20, 5, padding="same", padding_mode="circular")(torch.zeros(2, 1, 8, 8, dtype=torch.complex64)).shape
+    torch.Size([2, 20, 8, 8])
+    """
+
+    forward = _convolve
+
+
+@complex_layer
+class Conv3d(nn.Conv3d):
+    """Complex convolution over (batch, channels, depth, height, width); arguments and state as `torch.nn.Conv3d`."""
+
+    forward = _convolve
+
+
+@complex_layer
+class ConvTranspose1d(nn.ConvTranspose1d):
+    """Complex transposed convolution; arguments and state as `torch.nn.ConvTranspose1d`."""
+
+    forward = _convolve_transposed
+
+
+@complex_layer
+class ConvTranspose2d(nn.ConvTranspose2d):
+    """Complex transposed convolution; arguments and state as `torch.nn.ConvTranspose2d`."""
+
+    forward = _convolve_transposed
+
+
+@complex_layer
+class ConvTranspose3d(nn.ConvTranspose3d):
+    """Complex transposed convolution; arguments and state as `torch.nn.ConvTranspose3d`."""
+
+    forward = _convolve_transposed

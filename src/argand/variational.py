@@ -1,0 +1,239 @@
+"""One wrapper that makes any layer linear in its weight Bayesian, and what is asked of a network of such layers."""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from argand.chunks import pieces
+from argand.errors import ArgandError
+from argand.field import abs2, field_name, improper_noise, keep_field, noise_like, safe_sqrt, scale
+from argand.posteriors import Circular, Posterior
+from argand.priors import Prior, SnrPrior, snr_gradient
+
+
+class Variational(nn.Module):
+    """A layer with Gaussian weights: in training its output is a sample, in evaluation that of the mean weights.
+
+    `mean` is the layer itself, whose weight is mu. The noise is drawn on the output (local reparameterisation): its
+    variance is the same layer applied to |x|² with weights s2, in real arithmetic.
+
+    >>> layer = Variational(nn.Linear(3, 2), argand.priors.PRIORS["vd"])
+    >>> sorted(name for name, _ in layer.named_parameters())
+    ['log_sigma2', 'mean.bias', 'mean.weight']
+    """
+
+    mean: nn.Module
+
+    def __init__(
+        self, mean: nn.Module, prior: Prior, posterior: Posterior | None = None, initial: float | None = None
+    ) -> None:
+        super().__init__()
+        self.mean, self.prior, self.posterior = mean, prior, posterior or Circular()
+        self.posterior.check(prior, self.weight_mean)
+        start = self.posterior.initial if initial is None else initial
+        for name, value in self.posterior.spread(self.weight_mean, start).items():
+            self.register_parameter(name, nn.Parameter(value))
+        self.train(mean.training)
+        self.register_load_state_dict_pre_hook(_accept_plain_weights)  # type: ignore[no-untyped-call]
+
+    @property
+    def weight_mean(self) -> Tensor:
+        """mu, the wrapped layer's weight."""
+        weight: Tensor = self.mean.weight  # type: ignore[assignment]
+        return weight
+
+    @property
+    def spread(self) -> dict[str, Tensor]:
+        """The posterior's own parameters by name: log_sigma2, or log_alpha, or log_sigma2 and relation."""
+        return {name: p for name, p in self._parameters.items() if p is not None}
+
+    def forward(self, *inputs: Any, **options: Any) -> Tensor:
+        """A sample of the output in training; the output of the mean layer, bit for bit, in evaluation."""
+        mu = self.weight_mean
+        for x in inputs:
+            if isinstance(x, Tensor) and x.is_complex() != mu.is_complex():
+                missing = "ToComplex" if mu.is_complex() else "Real"
+                raise ArgandError(
+                    f"{type(self.mean).__name__}({self.mean.extra_repr()}) has {field_name(mu)} weights and was given "
+                    f"a {field_name(x)} tensor of shape {tuple(x.shape)}. Put argand.nn.{missing}() before it."
+                )
+        output: Tensor = self.mean(*inputs, **options)
+        if not self.training:
+            return output
+        variance = self._linear(self.posterior.variance(mu, self.spread), abs2, inputs, options)
+        relation_weight = self.posterior.relation(mu, self.spread)
+        if relation_weight is None:
+            return output + scale(noise_like(output), safe_sqrt(variance))
+        return output + improper_noise(variance, self._linear(relation_weight, torch.square, inputs, options))
+
+    def _linear(
+        self, weight: Tensor, function: Callable[[Tensor], Tensor], inputs: tuple[Any, ...], options: dict[str, Any]
+    ) -> Tensor:
+        """The layer's own forward, without its hooks, with another weight and no bias, on function(inputs)."""
+        replaced = {"layer.weight": weight}
+        bias = self.mean._parameters.get("bias")
+        if bias is not None:
+            replaced["layer.bias"] = torch.zeros_like(bias, dtype=weight.dtype)
+        arguments = tuple(function(x) if isinstance(x, Tensor) else x for x in inputs)
+        output: Tensor = functional_call(_Unhooked(self.mean), replaced, arguments, options)
+        return output
+
+    def divergence(self) -> Tensor:
+        """KL(q‖p) of each weight: exact, differentiable, of the weight's shape."""
+        return self.posterior.divergence(self.prior, self.weight_mean, self.spread)
+
+    def log_alpha(self) -> Tensor:
+        """log(s2/|mu|²) of each weight; +inf where mu = 0."""
+        return self.posterior.log_alpha(self.weight_mean, self.spread)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
+        super()._apply(keep_field(fn), recurse)  # type: ignore[no-untyped-call]
+        return self
+
+    def extra_repr(self) -> str:
+        """The prior and the posterior."""
+        return f"prior={self.prior}, posterior={self.posterior.name}"
+
+
+class _Unhooked(nn.Module):
+    """Reaches a layer's forward past its hooks."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, *inputs: Any, **options: Any) -> Any:
+        return self.layer.forward(*inputs, **options)
+
+
+def _accept_plain_weights(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Let a plain layer's state load: its weights become the means, and the spread stays as it is."""
+    if f"{prefix}weight" not in state or f"{prefix}mean.weight" in state:
+        return
+    for name in [key for key in state if key.startswith(prefix)]:
+        state[f"{prefix}mean.{name.removeprefix(prefix)}"] = state.pop(name)
+    for name, value in module.named_parameters(recurse=False):
+        state.setdefault(f"{prefix}{name}", value.detach())
+
+
+def named_layers(net: nn.Module) -> dict[str, Variational]:
+    """The variational layers by the name that their weight has in the collapsed network ("weight" for a bare one)."""
+    found = {
+        f"{path}.weight" if path else "weight": module
+        for path, module in net.named_modules()
+        if isinstance(module, Variational)
+    }
+    if not found:
+        raise ArgandError(
+            f"{type(net).__name__} has no variational layers (they may have been collapsed): call "
+            "argand.sparsify(net) first."
+        )
+    return found
+
+
+def divergence(net: nn.Module) -> Tensor:
+    """KL(q‖p) of all weights of a network: exact, a differentiable scalar.
+
+    >>> net = argand.sparsify(nn.Linear(3, 2), "ard", initial=0.0)
+    >>> nn.init.ones_(net.mean.weight) is not None, argand.divergence(net)
+    (True, tensor(2.0794, grad_fn=...))
+    """
+    layers = list(named_layers(net).values())
+    device = layers[0].weight_mean.device
+    return torch.stack([layer.divergence().sum().to(device) for layer in layers]).sum()
+
+
+def divergence_backward(net: nn.Module, weight: float) -> None:
+    """Add weight · d divergence(net)/d parameter to each `.grad`, in closed form and without the forward value.
+
+    >>> net = argand.sparsify(nn.Linear(3, 2))
+    >>> argand.divergence_backward(net, 1e-4)
+    >>> net.log_sigma2.grad.shape
+    torch.Size([2, 3])
+    """
+    if not math.isfinite(weight):
+        raise ArgandError(f"The weight of the divergence must be a finite number, and {weight} was given.")
+    for layer in named_layers(net).values():
+        mu, spread = layer.weight_mean, layer.spread
+        if isinstance(layer.prior, SnrPrior) and isinstance(layer.posterior, Circular):
+            _add_snr_gradient(mu, spread["log_sigma2"], layer.prior, weight)
+            continue
+        with torch.enable_grad():
+            total = layer.divergence().sum()
+        learnt = [p for p in (mu, *spread.values()) if p.requires_grad]
+        for p, grad in zip(learnt, torch.autograd.grad(total, learnt, allow_unused=True), strict=True):
+            if grad is not None:
+                _grad(p).add_(grad, alpha=weight)
+
+
+@torch.no_grad()
+def _add_snr_gradient(mu: Tensor, log_sigma2: Tensor, prior: SnrPrior, weight: float) -> None:
+    """The closed form, piece by piece, into .grad."""
+    learnt = [p for p in (mu, log_sigma2) if p.requires_grad]
+    sums = pieces(mu, log_sigma2, *(_grad(p) for p in learnt))
+    for piece_mu, piece_log_sigma2, *grads in sums:
+        parts = snr_gradient(piece_mu, piece_log_sigma2, prior.slope)
+        added = [g for p, g in zip((mu, log_sigma2), parts, strict=True) if p.requires_grad]
+        for grad, part in zip(grads, added, strict=True):
+            grad.add_(part, alpha=weight)
+
+
+def _grad(p: Tensor) -> Tensor:
+    """The parameter's .grad, created as zeros where missing."""
+    if p.grad is None:
+        p.grad = torch.zeros_like(p)
+    return p.grad
+
+
+def log_alpha(net: nn.Module) -> dict[str, Tensor]:
+    """log(s2/|mu|²) of each weight, under the names of the collapsed network: high where the weight is noise.
+
+    >>> list(argand.log_alpha(argand.sparsify(nn.Sequential(nn.Flatten(), nn.Linear(3, 2)))))
+    ['1.weight']
+    """
+    with torch.no_grad():
+        return {name: layer.log_alpha().clone() for name, layer in named_layers(net).items()}
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Outputs under the posterior: mean, standard deviation sqrt(E|y - mean|²), and the samples, stacked first."""
+
+    mean: Tensor
+    std: Tensor
+    samples: Tensor
+
+
+@contextmanager
+def _only_variational_noise(net: nn.Module) -> Iterator[None]:
+    """Everything in evaluation mode but the noise of the variational layers; the modes come back at the end."""
+    modes = {module: module.training for module in net.modules()}
+    net.eval()
+    for layer in named_layers(net).values():
+        layer.training = True
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+def predict(net: nn.Module, x: Tensor | tuple[Tensor, ...], samples: int = 32) -> Prediction:
+    """The network's outputs for weights drawn from the posterior; dropout and batch norm stay in evaluation.
+
+    >>> argand.predict(argand.sparsify(nn.Linear(3, 2)), torch.ones(5, 3), samples=4).samples.shape
+    torch.Size([4, 5, 2])
+    """
+    if samples < 1:
+        raise ArgandError(f"predict draws at least one sample, and samples={samples} was given.")
+    inputs = x if isinstance(x, tuple) else (x,)
+    with _only_variational_noise(net), torch.no_grad():
+        drawn = torch.stack([net(*inputs) for _ in range(samples)])
+    mean = drawn.mean(0)
+    return Prediction(mean, abs2(drawn - mean).mean(0).sqrt(), drawn)
