@@ -8,9 +8,9 @@ from argand import nn, optim, priors
 from argand.errors import ArgandError
 from argand.priors import Prior
 from argand.pruning import Masks, masks
-from argand.report import Report, report
+from argand.summary import Report, report
 from argand.surgery import collapse, sparsify
-from argand.sweep import Sweep, sweep
+from argand.thresholds import Sweep, sweep
 from argand.variational import Prediction, Variational, divergence, divergence_backward, log_alpha, predict
 
 __version__ = "0.1.0"

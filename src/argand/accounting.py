@@ -55,10 +55,10 @@ def dead_units(layer: nn.Module, mask: Tensor) -> tuple[int, int]:
 
 def uses_of_a_weight(layer: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> int:
     """How often a call multiplies each weight: once per position; borders of padded convolutions count in full."""
+    weight = layer.get_parameter("weight")
     if getattr(layer, "transposed", False):
-        return int(inputs[0].numel() // layer.in_channels)  # type: ignore[operator]
-    units = layer.weight.shape[0]
-    return output.numel() // int(units)  # type: ignore[operator, call-overload, arg-type]
+        return int(inputs[0].numel()) // weight.shape[0]
+    return output.numel() // weight.shape[0]
 
 
 def real_products(weight: Tensor) -> int:

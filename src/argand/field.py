@@ -56,7 +56,7 @@ class _Modulus(torch.autograd.Function):
 
     @staticmethod
     def forward(z: Tensor) -> Tensor:
-        return torch.hypot(z.real, z.imag)
+        return torch.hypot(z.real.contiguous(), z.imag.contiguous())  # strided parts defeat vectorisation
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
@@ -65,7 +65,8 @@ class _Modulus(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         z, size = ctx.saved_tensors
-        return scale(z, torch.where(size > 0, grads[0] / size, torch.zeros_like(size)))
+        gain: Tensor = torch.where(size > 0, grads[0] / size, torch.zeros_like(size))
+        return z * gain
 
 
 def modulus(x: Tensor) -> Tensor:
@@ -81,13 +82,6 @@ def modulus(x: Tensor) -> Tensor:
 def noise_like(x: Tensor) -> Tensor:
     """Standard noise e with E|e|² = 1: N(0, 1), or CN(0, 1) drawn in interleaved (re, im) order."""
     return torch.randn_like(x)
-
-
-def scale(x: Tensor, factor: Tensor) -> Tensor:
-    """The product of a real or complex tensor and a real one, without making the real one complex."""
-    if not x.is_complex():
-        return x * factor
-    return torch.view_as_complex(real_view(x) * factor.unsqueeze(-1))
 
 
 class _SafeSqrt(torch.autograd.Function):
@@ -130,10 +124,10 @@ def improper_noise(variance: Tensor, relation: Tensor) -> Tensor:
     unlike the half-angle form it is differentiable at relation = 0.
     """
     positive = variance > torch.finfo(variance.dtype).tiny
-    c = scale(relation, torch.where(positive, variance, torch.ones_like(variance)).reciprocal())
+    c = relation * torch.where(positive, variance, torch.ones_like(variance)).reciprocal()
     d = 1 + safe_sqrt(1 - abs2(c))
     e = noise_like(relation)
-    return scale(scale(e, (d / 2).sqrt()) + scale(c * e.conj(), (2 * d).rsqrt()), safe_sqrt(variance))
+    return (e * (d / 2).sqrt() + c * e.conj() * (2 * d).rsqrt()) * safe_sqrt(variance)
 
 
 def real_dtype(dtype: torch.dtype) -> torch.dtype:

@@ -104,22 +104,18 @@ class Adam(torch.optim.Optimizer):
         if self.divergence_weight:
             divergence_backward(self._net, self.divergence_weight)
         with torch.no_grad():
-            if self.max_norm is not None:
-                self._clip(self.max_norm)
+            divisor = None if self.max_norm is None else self._clip_divisor(self.max_norm)
             for group in self.param_groups:
-                self._update(group)
+                self._update(group, divisor)
         return loss
 
-    def _clip(self, max_norm: float) -> None:
-        """Scale all gradients to the global norm, as torch's clip_grad_norm_ does."""
+    def _clip_divisor(self, max_norm: float) -> Tensor:
+        """What all gradients are divided by to have at most this norm: torch's rule, (norm + 1e-6)/max_norm or 1."""
         learnt = (p for group in self.param_groups for p in group["params"] if p.grad is not None)
-        grads = [real_view(p.grad) for p in learnt]
-        self.grad_norm = torch.nn.utils.get_total_norm(grads)
-        factor = (max_norm / (self.grad_norm + 1e-6)).clamp(max=1.0)
-        if factor < 1 or not torch.isfinite(factor):
-            torch._foreach_mul_(grads, factor)
+        self.grad_norm = torch.nn.utils.get_total_norm([real_view(p.grad) for p in learnt])
+        return ((self.grad_norm + 1e-6) / max_norm).clamp(min=1.0)
 
-    def _update(self, group: dict[str, Any]) -> None:
+    def _update(self, group: dict[str, Any], divisor: Tensor | None) -> None:
         params = [p for p in group["params"] if p.grad is not None]
         for p in params:
             if p.grad.is_sparse:
@@ -127,6 +123,9 @@ class Adam(torch.optim.Optimizer):
             if not self.state[p]:
                 self.state[p]["step"] = torch.zeros((), dtype=torch.float32, device=p.device)
                 self.state[p]["exp_avg"], self.state[p]["exp_avg_sq"] = torch.zeros_like(p), torch.zeros_like(p)
+        fused = all(p.device.type in _FUSED_DEVICES for p in params)
+        if divisor is not None and not fused:
+            torch._foreach_div_(real_views(p.grad for p in params), divisor)
         states = [self.state[p] for p in params]
         beta1, beta2 = group["betas"]
         adam(
@@ -136,7 +135,8 @@ class Adam(torch.optim.Optimizer):
             real_views(state["exp_avg_sq"] for state in states),
             [],
             [state["step"] for state in states],
-            fused=all(p.device.type in _FUSED_DEVICES and not p.is_meta for p in params),
+            fused=fused,
+            grad_scale=divisor if fused else None,  # the fused kernel divides the gradients, in place
             amsgrad=False,
             beta1=beta1,
             beta2=beta2,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from argand.errors import ArgandError
-from argand.field import abs2, modulus, scale
+from argand.field import abs2, modulus
 from argand.priors import PRIORS, Prior, SnrPrior, log_snr
 
 Spread = dict[str, Tensor]  # the posterior's own parameters, by name
@@ -84,7 +84,7 @@ class RealScaling(Posterior):
         return spread["log_alpha"].exp() * abs2(mu)
 
     def relation(self, mu: Tensor, spread: Spread) -> Tensor | None:  # noqa: D102
-        return scale(mu.square(), spread["log_alpha"].exp()) if mu.is_complex() else None
+        return mu.square() * spread["log_alpha"].exp() if mu.is_complex() else None
 
     def divergence(self, prior: Prior, mu: Tensor, spread: Spread) -> Tensor:  # noqa: D102
         log_alpha = spread["log_alpha"]
@@ -117,7 +117,7 @@ class Relation(Posterior):
         size = modulus(u)
         nonzero = size > 0
         shrink = torch.where(nonzero, size.tanh() / torch.where(nonzero, size, torch.ones_like(size)), 1.0)
-        return scale(u, shrink * spread["log_sigma2"].exp())
+        return u * (shrink * spread["log_sigma2"].exp())
 
     def divergence(self, prior: Prior, mu: Tensor, spread: Spread) -> Tensor:  # noqa: D102
         size = modulus(spread["relation"])

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from argand.chunks import map_pieces
 from argand.errors import ArgandError
-from argand.field import modulus, real_dim, scale
+from argand.field import modulus, real_dim
 from argand.special import dawson_excess, dawson_ratio, ein_excess, softplus
 
 LogSnrFunction = Callable[[Tensor, int], Tensor]
@@ -76,7 +76,7 @@ def snr_gradient(mu: Tensor, log_sigma2: Tensor, slope: LogSnrFunction) -> tuple
     log_ratio = (2 * amplitude.log()).clamp_min(-40.0)
     q = slope(log_ratio, real_dim(mu)) * torch.exp(-log_ratio.clamp_max(0.0))
     bound = torch.minimum(precision, size.reciprocal())
-    return scale(scale(mu, bound), 2 * q * bound), -q * amplitude.clamp_max(1.0).square()
+    return mu * bound * (2 * q * bound), -q * amplitude.clamp_max(1.0).square()
 
 
 class _SnrDivergence(torch.autograd.Function):
@@ -92,7 +92,7 @@ class _SnrDivergence(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
         mu, log_sigma2 = ctx.saved_tensors
         to_mu, to_log_sigma2 = snr_gradient(mu, log_sigma2, ctx.prior.slope)
-        return scale(to_mu, grads[0]), to_log_sigma2 * grads[0], None
+        return to_mu * grads[0], to_log_sigma2 * grads[0], None
 
 
 def _ard_kl(log_snr: Tensor, k: int) -> Tensor:
@@ -159,7 +159,7 @@ def kept_probability(log_alpha: Tensor, delta: float, k: int) -> Tensor:
     """P(|w - mu| <= delta·|mu|) under the posterior: how sure a kept weight is, for choosing a threshold.
 
     >>> kept_probability(torch.tensor([-2.5, -0.5]), 0.5, k=2)
-    tensor([0.9524, 0.3379])
+    tensor([0.9524, 0.3378])
     """
     ratio = delta * torch.exp(-0.5 * log_alpha)
     return torch.erf(ratio / math.sqrt(2)) if k == 1 else -torch.expm1(-ratio.square())

@@ -151,7 +151,7 @@ def dawson_integral(x: Tensor) -> Tensor:
     """∫0^x D(t) dt, even in x.
 
     >>> dawson_integral(torch.tensor([0.5, 1e6], dtype=torch.float64))
-    tensor([0.1154, 7.3986], dtype=torch.float64)
+    tensor([0.1152, 7.3986], dtype=torch.float64)
     """
     r = 2 * x * x
     return 0.25 * (torch.log1p(r) + dawson_excess(r))

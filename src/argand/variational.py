@@ -12,7 +12,7 @@ from torch.func import functional_call
 
 from argand.chunks import pieces
 from argand.errors import ArgandError
-from argand.field import abs2, field_name, improper_noise, keep_field, noise_like, safe_sqrt, scale
+from argand.field import abs2, field_name, improper_noise, keep_field, noise_like, safe_sqrt
 from argand.posteriors import Circular, Posterior
 from argand.priors import Prior, SnrPrior, snr_gradient
 
@@ -69,7 +69,7 @@ class Variational(nn.Module):
         variance = self._linear(self.posterior.variance(mu, self.spread), abs2, inputs, options)
         relation_weight = self.posterior.relation(mu, self.spread)
         if relation_weight is None:
-            return output + scale(noise_like(output), safe_sqrt(variance))
+            return output + noise_like(output) * safe_sqrt(variance)
         return output + improper_noise(variance, self._linear(relation_weight, torch.square, inputs, options))
 
     def _linear(
@@ -87,10 +87,6 @@ class Variational(nn.Module):
     def divergence(self) -> Tensor:
         """KL(q‖p) of each weight: exact, differentiable, of the weight's shape."""
         return self.posterior.divergence(self.prior, self.weight_mean, self.spread)
-
-    def log_alpha(self) -> Tensor:
-        """log(s2/|mu|²) of each weight; +inf where mu = 0."""
-        return self.posterior.log_alpha(self.weight_mean, self.spread)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
         super()._apply(keep_field(fn), recurse)  # type: ignore[no-untyped-call]
@@ -194,11 +190,14 @@ def _grad(p: Tensor) -> Tensor:
 def log_alpha(net: nn.Module) -> dict[str, Tensor]:
     """log(s2/|mu|²) of each weight, under the names of the collapsed network: high where the weight is noise.
 
+    It is +inf where mu = 0.
+
     >>> list(argand.log_alpha(argand.sparsify(nn.Sequential(nn.Flatten(), nn.Linear(3, 2)))))
     ['1.weight']
     """
     with torch.no_grad():
-        return {name: layer.log_alpha().clone() for name, layer in named_layers(net).items()}
+        layers = named_layers(net).items()
+        return {name: layer.posterior.log_alpha(layer.weight_mean, layer.spread).clone() for name, layer in layers}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from argand.field import modulus, real_view, scale
+from argand.field import modulus, real_view
 from argand.nn.layers import apply_keeping_field, check_complex
 
 
@@ -65,7 +65,7 @@ class ModReLU(nn.Module):
         """Shrink the moduli and keep the phases."""
         check_complex(self, input)
         shape = [1, -1] + [1] * (input.dim() - 2) if self.num_parameters > 1 else [1]
-        return scale(input, _mod_relu_gain(modulus(input), self.bias.view(shape)))
+        return input * _mod_relu_gain(modulus(input), self.bias.view(shape))
 
     def extra_repr(self) -> str:
         """The arguments."""
@@ -91,7 +91,7 @@ class Cardioid(nn.Module):
         check_complex(self, input)
         size = modulus(input)
         cosine = input.real / torch.where(size > 0, size, torch.ones_like(size))
-        return scale(input, 0.5 + 0.5 * cosine)
+        return input * (0.5 + 0.5 * cosine)
 
 
 class ZReLU(nn.Module):
@@ -120,4 +120,4 @@ class Dropout(nn.Dropout):
         if not self.training or self.p == 0:
             return input
         mask = F.dropout(torch.ones_like(input.real), self.p)
-        return input.mul_(mask) if self.inplace else scale(input, mask)
+        return input.mul_(mask) if self.inplace else input * mask

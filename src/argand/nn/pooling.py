@@ -127,7 +127,7 @@ class ModMaxPool1d(nn.MaxPool1d):
     """The entry of largest modulus in each window; arguments as `torch.nn.MaxPool1d`.
 
     >>> ModMaxPool1d(2)(torch.tensor([[3 + 0j, -4j, 1 + 1j, 1 + 0j]]))
-    tensor([[0.-4.j, 1.+1.j]])
+    tensor([[-0.-4.j, 1.+1.j]])
     """
 
     dimensions = 1

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from argand.errors import ArgandError
 from argand.pruning import check_threshold, masks
-from argand.report import format_table, report
+from argand.summary import format_table, report
 from argand.surgery import collapse
 from argand.variational import log_alpha
 

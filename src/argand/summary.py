@@ -1,7 +1,7 @@
 """What pruning gained, layer by layer: kept weights, floats and bytes side by side, work, dead units."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor, nn
@@ -105,7 +105,9 @@ def _row(
     if uses is None:
         return row
     products = uses.get(module, 0) * real_products(weight)
-    return Row(*_values(row)[:8], products * mask.numel(), products * kept, *dead_units(module, mask))
+    outputs, inputs = dead_units(module, mask)
+    dense_macs, macs = products * mask.numel(), products * kept
+    return replace(row, dense_macs=dense_macs, macs=macs, dead_outputs=outputs, dead_inputs=inputs)
 
 
 def _is_count(buffer: Tensor) -> bool:
