@@ -65,8 +65,8 @@ class _Modulus(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         z, size = ctx.saved_tensors
-        gain: Tensor = torch.where(size > 0, grads[0] / size, torch.zeros_like(size))
-        return z * gain
+        gradient: Tensor = z * torch.where(size > 0, grads[0] / size, torch.zeros_like(size))
+        return gradient
 
 
 def modulus(x: Tensor) -> Tensor:
