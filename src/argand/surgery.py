@@ -184,6 +184,10 @@ def _refuse(net: nn.Module, chosen: dict[str, nn.Module]) -> None:
                 f"{_at(path)} computes its weight from other parameters (parametrize, weight_norm, ...). Remove the "
                 f'parametrisation, or leave the layer out: skip=["{path}"].'
             )
+        if type(layer).forward is nn.Bilinear.forward and layer.get_parameter("weight").is_complex():
+            raise ArgandError(
+                f"{_at(path)} is a complex torch.nn.Bilinear, which has no gradient in torch: use argand.nn.Bilinear."
+            )
         if isinstance(layer._parameters["weight"], UninitializedParameter):
             raise ArgandError(f"{_at(path)} is lazy and has no weight yet: run one batch through the network first.")
 

@@ -1,0 +1,1 @@
+"""The study: real data, through features and networks, to stages and reports."""
