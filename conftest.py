@@ -11,3 +11,4 @@ import argand.nn as ann
 def _docstring_names(doctest_namespace: dict[str, object]) -> None:
     doctest_namespace.update(argand=argand, ann=ann, torch=torch, nn=torch.nn)
     torch.manual_seed(0)
+    torch.set_num_threads(1)

@@ -174,7 +174,6 @@ def test_sparsify_and_collapse_restore_the_network(case, field, posterior):
     made = make(case, field, posterior)
     if made is None:
         return
-    _, inputs = made
     layer, _ = layer_and_inputs(case, field)
     net = nn.ModuleDict({"a": layer, "b": nn.ModuleList([layer])})
     modules, state, parameters = list(net.modules()), copy.deepcopy(net.state_dict()), list(net.parameters())

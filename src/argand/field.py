@@ -124,7 +124,7 @@ def improper_noise(variance: Tensor, relation: Tensor) -> Tensor:
     unlike the half-angle form it is differentiable at relation = 0.
     """
     positive = variance > torch.finfo(variance.dtype).tiny
-    c = relation * torch.where(positive, variance, torch.ones_like(variance)).reciprocal()
+    c = relation / torch.where(positive, variance, torch.ones_like(variance))  # a reciprocal's square could overflow
     d = 1 + safe_sqrt(1 - abs2(c))
     e = noise_like(relation)
     return (e * (d / 2).sqrt() + c * e.conj() * (2 * d).rsqrt()) * safe_sqrt(variance)

@@ -9,8 +9,18 @@ from argand.field import complex_dtype
 from argand.nn.layers import apply_keeping_field, check_complex
 
 
-def _init(self: Any, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
-          track_running_stats: bool = True, device: Any = None, dtype: Any = None) -> None:  # fmt: skip
+def _init(
+    self: Any,
+    num_features: int,
+    eps: float = 1e-5,
+    momentum: float | None = 0.1,
+    affine: bool = True,
+    track_running_stats: bool = True,
+    device: Any = None,
+    dtype: Any = None,
+    *,
+    bias: bool = True,
+) -> None:
     """Arguments as torch's; `dtype` is complex (by default of torch's default precision), statistics likewise."""
     complex_type = complex_dtype(dtype)
     real_type = complex_type.to_real()
@@ -19,6 +29,7 @@ def _init(self: Any, num_features: int, eps: float = 1e-5, momentum: float | Non
     self.affine, self.track_running_stats = affine, track_running_stats
     if affine:
         self.weight = nn.Parameter(torch.empty(num_features, 2, 2, device=device, dtype=real_type))
+    if affine and bias:
         self.bias = nn.Parameter(torch.empty(num_features, device=device, dtype=complex_type))
     if track_running_stats:
         del self.running_mean, self.running_var, self.num_batches_tracked
@@ -42,7 +53,8 @@ def _reset_parameters(self: Any) -> None:
     if self.affine:
         with torch.no_grad():
             self.weight.copy_(torch.eye(2))
-            self.bias.zero_()
+            if self.bias is not None:
+                self.bias.zero_()
 
 
 def _normalise(self: Any, input: Tensor) -> Tensor:
@@ -59,7 +71,7 @@ def _normalise(self: Any, input: Tensor) -> Tensor:
     matrix = self.weight @ whitening if self.affine else whitening
     centre = torch.view_as_real(mean)
     shift = -(matrix @ centre.unsqueeze(-1)).squeeze(-1)
-    if self.affine:
+    if self.bias is not None:
         shift = shift + torch.view_as_real(self.bias)
     shape = (1, -1) + (1,) * (input.dim() - 2)
     (a, b), (c, d) = (row.unbind(-1) for row in matrix.unbind(-2))
