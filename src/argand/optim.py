@@ -124,7 +124,8 @@ class Adam(torch.optim.Optimizer):
                 self.state[p]["step"] = torch.zeros((), dtype=torch.float32, device=p.device)
                 self.state[p]["exp_avg"], self.state[p]["exp_avg_sq"] = torch.zeros_like(p), torch.zeros_like(p)
         fused = all(p.device.type in _FUSED_DEVICES for p in params)
-        if divisor is not None and not fused:
+        in_kernel = fused and divisor is not None and divisor.dtype == torch.float32  # all that the kernel takes
+        if divisor is not None and not in_kernel:
             torch._foreach_div_(real_views(p.grad for p in params), divisor)
         states = [self.state[p] for p in params]
         beta1, beta2 = group["betas"]
@@ -136,7 +137,7 @@ class Adam(torch.optim.Optimizer):
             [],
             [state["step"] for state in states],
             fused=fused,
-            grad_scale=divisor if fused else None,  # the fused kernel divides the gradients, in place
+            grad_scale=divisor if in_kernel else None,  # divides the gradients, in place
             amsgrad=False,
             beta1=beta1,
             beta2=beta2,

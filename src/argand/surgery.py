@@ -76,6 +76,7 @@ def sparsify(
     )
     """
     chosen_prior, chosen_posterior = find_prior(prior), find_posterior(posterior)
+    _refuse_containers(net)
     chosen = _choose(net, skip, only)
     _refuse(net, chosen)
     for path, layer in chosen.items():
@@ -106,8 +107,6 @@ def collapse(net: nn.Module) -> nn.Module:
 
 def _choose(net: nn.Module, skip: Iterable[str], only: Iterable[str] | None) -> dict[str, nn.Module]:
     """The layers to convert, by their first path; refuses unknown paths and an empty choice."""
-    if not isinstance(net, nn.Module):
-        raise ArgandError(f"sparsify takes a torch.nn.Module, and was given {type(net).__name__}.")
     paths = dict(net.named_modules(remove_duplicate=False))
     skipped = _known_paths("skip", skip, paths)
     wanted = [""] if only is None else _known_paths("only", only, paths)
@@ -156,7 +155,6 @@ def _at(path: str) -> str:
 
 def _refuse(net: nn.Module, chosen: dict[str, nn.Module]) -> None:
     """Refuse the layers that would be bypassed or broken by a wrapper, naming their path."""
-    _refuse_containers(net)
     parents = {child: parent for parent in net.modules() for child in parent.children()}
     owners: dict[int, str] = {}
     for path, module in net.named_modules():
@@ -202,6 +200,9 @@ def _reads_weights(parent: nn.Module | None, layer: nn.Module) -> str:
 
 
 def _refuse_containers(net: nn.Module) -> None:
+    """Refuse what is no module, or one whose layers can't be replaced."""
+    if not isinstance(net, nn.Module):
+        raise ArgandError(f"sparsify takes a torch.nn.Module, and was given {type(net).__name__}.")
     from torch.jit import ScriptModule
 
     for path, module in net.named_modules():
