@@ -58,7 +58,7 @@ def run(epochs: tuple[int, int, int] = (5, 12, 4), count: int = 10_000, prior: s
     data = embedded_mnist()
     images, labels = data.train_images[:count], data.train_labels[:count]
     test = data.test_images, data.test_labels
-    table = Table("stage", "accuracy", "kept", "floats", "bytes", "of bytes", "seconds")
+    table = Table("stage", "accuracy", "kept", "compression", "bytes", "in bytes", "seconds")
     table.columns[0].no_wrap = True
     net = network()
     bar = TextColumn("{task.description:<22}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
