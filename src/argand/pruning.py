@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from argand.errors import ArgandError
 from argand.files import load_tensor_file, save_tensor_file
+from argand.surgery import is_linear_in_weight
 from argand.variational import Variational, log_alpha
 
 DEFAULT_THRESHOLD = -0.5
@@ -142,6 +143,22 @@ def masks(net: nn.Module, threshold: float | None = None, *, kept: float | None 
         return _largest_share(scores, kept)
     limit = DEFAULT_THRESHOLD if threshold is None else check_threshold(threshold)
     return Masks({name: score <= limit for name, score in scores.items()})
+
+
+def by_modulus(net: nn.Module, kept: float) -> Masks:
+    """Magnitude pruning: keep this share of a plain network's weights, the largest by modulus in all layers together.
+
+    >>> by_modulus(nn.Sequential(nn.Linear(10, 10)), kept=0.25).count()
+    (25, 100)
+    """
+    weights = {
+        f"{path}.weight".removeprefix("."): layer.get_parameter("weight").detach()
+        for path, layer in net.named_modules()
+        if is_linear_in_weight(layer)
+    }
+    if not weights:
+        raise ArgandError(f"{type(net).__name__} has no layer whose weights can be pruned.")
+    return _largest_share({name: -weight.abs() for name, weight in weights.items()}, kept)
 
 
 def check_threshold(threshold: float) -> float:

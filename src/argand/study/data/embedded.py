@@ -27,14 +27,19 @@ def embedded_mnist() -> Embedded:
     >>> data.train_images.shape, data.test_labels[:5]
     (torch.Size([10000, 1, 28, 28]), tensor([7, 2, 1, 0, 4]))
     """
-    with files(__package__).joinpath("mnist-10k.npz").open("rb") as file, np.load(file, allow_pickle=False) as stored:
-        arrays = {name: torch.from_numpy(stored[name]) for name in stored.files}
+    arrays = embedded_bytes()
     return Embedded(
         _normalised(arrays["train_images"]),
         arrays["train_labels"].long(),
         _normalised(arrays["test_images"]),
         arrays["test_labels"].long(),
     )
+
+
+def embedded_bytes() -> dict[str, Tensor]:
+    """Return the same images (n, 28, 28) and labels (n,) as they are stored: unsigned bytes."""
+    with files(__package__).joinpath("mnist-10k.npz").open("rb") as file, np.load(file, allow_pickle=False) as stored:
+        return {name: torch.from_numpy(stored[name]) for name in stored.files}
 
 
 def _normalised(pixels: Tensor) -> Tensor:

@@ -1,0 +1,166 @@
+"""The command line: `argand run`, `status`, `report`, `export-results`, `data`, `demo`."""
+
+import os
+import signal
+import sys
+from contextlib import nullcontext
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from argand.errors import ArgandError
+from argand.study.data.commands import data_app
+
+app = typer.Typer(
+    help="Bayesian sparsification of complex- and real-valued neural networks: the study, from data to report.",
+    no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False,
+)  # fmt: skip
+app.add_typer(data_app, name="data")
+
+DONE, BAD, MISTAKE, INTERRUPTED = 0, 1, 2, 130
+
+Runs = Annotated[Path, typer.Argument(help="The runs directory of a study.", metavar="RUNS", show_default=False)]
+DataRoot = Annotated[
+    Path | None, typer.Option("--data", help="Where the data are (default: $ARGAND_DATA, or the user's cache).")
+]
+
+
+class EngineName(StrEnum):
+    """The engines of --engine."""
+
+    local = "local"
+
+
+class Device(StrEnum):
+    """The devices of --device."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+def version(wanted: bool) -> None:
+    """Print it and leave."""
+    if wanted:
+        import argand
+
+        typer.echo(f"argand {argand.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[bool, typer.Option("--version", callback=version, is_eager=True, help="Print it.")] = False,
+) -> None:
+    """Options of all commands."""
+
+
+@app.command()
+def run(
+    specification: Annotated[Path, typer.Argument(metavar="SPEC.toml", show_default=False)],
+    runs: Annotated[Path | None, typer.Option(help="Where results go (default: runs/NAME).")] = None,
+    engine: Annotated[EngineName, typer.Option(help="What computes the stages.")] = EngineName.local,
+    jobs: Annotated[int, typer.Option(min=1, help="Stages side by side.")] = 1,
+    device: Annotated[Device | None, typer.Option(help="In place of the specification's.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="The specification's small variant, minutes long.")] = False,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key: --set grid.seed=[0,1]")
+    ] = None,
+    data: DataRoot = None,
+    report: Annotated[bool, typer.Option(help="Write RUNS/report/index.html at the end.")] = True,
+) -> None:
+    """Compute a specification: every stage that has not finished yet. Stop it with Ctrl-C and go on at any time."""
+    from argand.study.config import load_specification
+    from argand.study.session import run_specification
+
+    changes = list(settings or []) + ([f"run.device={device.value}"] if device else [])
+    asked = load_specification(specification, quick=quick, settings=changes)
+    place = runs or Path("runs") / asked.study.name
+    code = run_specification(asked, place, jobs=jobs, root=data, report=report, console=Console(stderr=True))
+    raise typer.Exit(code)
+
+
+@app.command()
+def status(
+    runs: Runs,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Make the index anew from the directories.")] = False,
+) -> None:
+    """Where a study stands; works at any moment, beside a running one."""
+    from argand.study.session import show_status
+
+    show_status(runs, rebuild=rebuild, console=Console())
+
+
+@app.command()
+def report(
+    runs: Runs,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The folder to write.", show_default=False)],
+) -> None:
+    """One HTML page with every figure and table, that works offline; PNG and SVG of each figure beside it."""
+    from argand.study.report import build
+
+    typer.echo(f"{build(runs, output)}")
+
+
+@app.command("export-results")
+def export_results(
+    runs: Runs,
+    csv: Annotated[Path | None, typer.Option(help="Write a CSV file, a line per network.")] = None,
+    parquet: Annotated[Path | None, typer.Option(help="Write a Parquet file (needs argand[parquet]).")] = None,
+    tensorboard: Annotated[
+        Path | None, typer.Option(help="Write event files into this folder (needs argand[tensorboard]).")
+    ] = None,
+) -> None:
+    """The results as a table for other programs."""
+    from argand.study import export
+
+    if not (csv or parquet or tensorboard):
+        raise ArgandError("export-results needs at least one of --csv FILE, --parquet FILE and --tensorboard DIR.")
+    for path, write in ((csv, export.to_csv), (parquet, export.to_parquet), (tensorboard, export.to_tensorboard)):
+        if path is not None:
+            typer.echo(f"{path}: {write(runs, path)} networks")
+
+
+@app.command()
+def demo(
+    runs: Annotated[Path, typer.Option(help="Where results go.")] = Path("runs/demo"),
+    jobs: Annotated[int, typer.Option(min=1, help="Stages side by side.")] = min(os.cpu_count() or 1, 4),
+) -> None:
+    """The whole way on embedded data: three stages at a few values of C, a table, and the report."""
+    from argand.study.session import run_demo
+
+    raise typer.Exit(run_demo(runs, jobs=jobs, console=Console(stderr=True)))
+
+
+def _interrupt(number: int, frame: FrameType | None) -> Any:
+    raise KeyboardInterrupt
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; one line for a user's mistake, and the exit code that scripts rely on."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    with nullcontext():
+        try:
+            result = app(args=arguments, prog_name="argand", standalone_mode=False)
+        except typer.Exit as end:
+            return int(end.exit_code)
+        except ArgandError as error:
+            print(f"argand: {error}", file=sys.stderr)
+            return MISTAKE
+        except (KeyboardInterrupt, typer.Abort):
+            print("argand: interrupted; the same command goes on from here.", file=sys.stderr)
+            return INTERRUPTED
+        except Exception as error:
+            if hasattr(error, "exit_code") and hasattr(error, "show"):  # click's own usage errors
+                error.show()
+                return MISTAKE
+            raise
+    return result if isinstance(result, int) else DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

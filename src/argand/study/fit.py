@@ -1,0 +1,112 @@
+"""The training loop of every stage."""
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+from argand.study.state import Diverged, State
+from argand.study.tasks import Task
+
+Config = Mapping[str, Any]
+#: called about once a second: the epoch, the share of it that is done, the loss
+Tick = Callable[[int, float, float], None]
+
+
+def fit(
+    state: State,
+    config: Config,
+    task: Task,
+    *,
+    seed: str,
+    divergence_weight: float = 0.0,
+    kept: Callable[[], float | None] = lambda: None,
+    around: Callable[[int], AbstractContextManager[object]] = lambda epoch: nullcontext(),
+    save: Callable[[], None] = lambda: None,
+    tick: Tick = lambda epoch, share, loss: None,
+) -> None:
+    """Train the state's network in place, from the epoch it is at to the configured last.
+
+    All random numbers of an epoch come from `seed` and the epoch, so a stage that is taken up again goes on as if it
+    had never stopped. `around(epoch)` is entered for each epoch, `kept()` is noted after it, `save()` ends it.
+    Raises Diverged when the loss is no number.
+    """
+    optimizer, steps = state.optimizer, task.steps(config["batch"])
+    for epoch in range(state.epoch, config["epochs"]):
+        if should_stop(state, config, task):
+            break
+        rate = learning_rate(config, epoch)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        generator = seed_everything(f"{seed}/{epoch}")
+        state.net.train()
+        total, count, told = torch.zeros(()), 0, time.monotonic()
+        with around(epoch):
+            for x, y in task.batches(config["batch"], generator):
+                optimizer.divergence_weight = divergence_weight * ramp(config, epoch + count / steps)
+                loss = task.loss(state.net(x), y)
+                optimizer.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+                total, count = total.to(loss.device) + loss.detach(), count + 1
+                if time.monotonic() - told > 1:
+                    told = time.monotonic()
+                    tick(epoch, count / steps, check_finite(total, epoch) / count)
+        line = {"epoch": epoch + 1, "loss": check_finite(total, epoch) / count, "lr": rate, "kept": kept()}
+        every = config["score_every"]
+        line["score"] = task.score(state.net)[0] if every and (epoch + 1) % every == 0 else None
+        state.history.append(line)
+        tick(epoch, 1.0, line["loss"])
+        save()
+
+
+def check_finite(total: torch.Tensor, epoch: int) -> float:
+    """The value, unless it is no number."""
+    value = float(total)
+    if value - value != 0:
+        raise Diverged(f"the loss became {value} in epoch {epoch + 1}")
+    return value
+
+
+def learning_rate(config: Config, epoch: int) -> float:
+    """The rate of an epoch: lr times the factor of the last step of the schedule that has begun.
+
+    >>> [learning_rate({"lr": 1.0, "schedule": [[5, 0.1], [10, 0.05]]}, epoch) for epoch in (0, 5, 12)]
+    [1.0, 0.1, 0.05]
+    """
+    begun = [factor for start, factor in config["schedule"] if start <= epoch]
+    return float(config["lr"] * (begun[-1] if begun else 1.0))
+
+
+def ramp(config: Config, epochs: float) -> float:
+    """How much of the divergence's weight applies after so many epochs."""
+    warmup = config.get("warmup") or 0
+    return min(1.0, epochs / warmup) if warmup else 1.0
+
+
+def should_stop(state: State, config: Config, task: Task) -> bool:
+    """Early stopping, asked before every epoch; scores the network on the validation data.
+
+    As in the paper: a score at or above the best starts the patience anew; one within the tolerance below it uses
+    some up; one further below ends the stage at the next question.
+    """
+    rule = config["early_stopping"]
+    if rule is None:
+        return False
+    scores = state.validation
+    if scores and scores[-1] < max(scores) - rule["tolerance"]:
+        return True
+    if len(scores) <= state.epoch:
+        scores.append(task.score(state.net, "validation")[0])
+    waited = len(scores) - 1 - max(i for i, score in enumerate(scores) if score == max(scores))
+    return bool(waited >= rule["patience"])
+
+
+def seed_everything(text: str) -> torch.Generator:
+    """Seed torch's own generators from a text; returns another one for the order of the data."""
+    number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
+    torch.manual_seed(number)
+    return torch.Generator().manual_seed(number + 1)
