@@ -1,6 +1,6 @@
 """Sets argand up on a fresh machine and runs it.
 
-    python3 bootstrap.py demo     a network trained, sparsified and fine-tuned on embedded data; ends in a table
+    python3 bootstrap.py demo     a network trained, sparsified and fine-tuned on embedded data; ends in a report
     python3 bootstrap.py test     the tests; further arguments go to pytest
     python3 bootstrap.py setup    only the set-up
 
@@ -25,8 +25,9 @@ PYTHON = os.path.join(VENV, "Scripts", "python.exe") if os.name == "nt" else os.
 MARKER = os.path.join(VENV, "argand-setup.json")
 CONSTRAINTS = os.path.join(ROOT, "constraints.txt")
 OLDEST = (3, 11)
-# The extras that each task needs; an environment with more serves a task that needs less.
-TASKS = {"demo": "", "setup": "dev", "test": "dev"}
+# The extra that each task needs; an environment with a later one serves a task that needs an earlier one.
+EXTRAS = ["report", "dev"]
+TASKS = {"demo": "report", "setup": "dev", "test": "dev"}
 
 
 class SetupError(Exception):
@@ -64,7 +65,8 @@ def is_ready(extra):
     try:
         with open(MARKER) as file:
             done = json.load(file)
-        return done["fingerprint"] == fingerprint() and extra in ("", done["extra"]) and os.path.exists(PYTHON)
+        enough = EXTRAS.index(done["extra"]) >= EXTRAS.index(extra)
+        return done["fingerprint"] == fingerprint() and enough and os.path.exists(PYTHON)
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
@@ -138,7 +140,10 @@ def set_up(extra):
         index = os.environ.get("TORCH_INDEX")
         install(*(["--index-url", index] if index else []), "torch")
     say("installing argand and what it needs")
-    install("-e", ROOT + ("[%s]" % extra if extra else ""))
+    install("-e", ROOT + "[%s]" % extra)
+    if extra == "dev":
+        # Plays scores into files. Its requirements are left out: they are for sound cards, and need a compiler.
+        install("--no-deps", "tinysoundfont")
     with open(MARKER + ".new", "w") as file:
         json.dump({"fingerprint": fingerprint(), "extra": extra}, file)
     os.replace(MARKER + ".new", MARKER)
@@ -147,7 +152,7 @@ def set_up(extra):
 def command(task, arguments):
     """What runs in the environment for a task."""
     if task == "demo":
-        return [PYTHON, "-m", "argand.demo"] + arguments
+        return [PYTHON, "-m", "argand", "demo"] + arguments
     return [PYTHON, "-m", "pytest", "-q", "-n", str(min(os.cpu_count() or 1, 4))] + arguments
 
 

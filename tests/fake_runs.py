@@ -61,8 +61,9 @@ class FakeRuns:
                 return band
         return paper_band("mnist", "raw", "SimpleConv", "C", "vd")
 
-    def sparsify(self, parent, method, divergence_weight, **result):
+    def sparsify(self, parent, method, divergence_weight, changes=None, **result):
         config = {"stage": "sparsify", "method": method, "C": divergence_weight, "parent": parent, "epochs": 75}
+        config |= changes or {}
         middle = 2.0 + 1.5 * math.log10(divergence_weight * 100 + 1e-3) if divergence_weight else 0.0
         histogram = {}
         for index, name in enumerate(LAYERS):

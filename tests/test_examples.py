@@ -1,4 +1,4 @@
-"""The examples and the demo, shortened, and the embedded data they run on."""
+"""The examples, shortened, and the embedded data they run on."""
 
 import importlib.util
 from pathlib import Path
@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import argand
-from argand import demo
 from argand.study.data import embedded_mnist
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
@@ -36,22 +35,6 @@ def test_examples_refuse_a_loss_that_is_not_finite(path, monkeypatch):
     monkeypatch.setattr(example.F, "cross_entropy", lambda *_: torch.tensor(float("nan"), requires_grad=True))
     with pytest.raises(argand.ArgandError, match="loss became nan"):
         example.main(epochs=(1, 1, 1), count=200)
-
-
-def test_the_demo_ends_in_a_table(monkeypatch, capsys):
-    short = demo.run
-    monkeypatch.setattr(demo, "run", lambda **options: short((1, 1, 1), 600, **options))
-    monkeypatch.setattr("sys.argv", ["demo", "--prior", "ard"])
-    assert demo.main() == 0
-    out = capsys.readouterr().out
-    assert all(word in out for word in ("pre-trained", "sparsified", "fine-tuned", "%", "x1.0"))
-
-
-def test_a_diverging_demo_says_so(monkeypatch, capsys):
-    monkeypatch.setattr(demo.F, "cross_entropy", lambda *_: torch.tensor(float("inf")))
-    monkeypatch.setattr("sys.argv", ["demo"])
-    assert demo.main() == 1
-    assert "diverged" in capsys.readouterr().err
 
 
 def test_embedded_mnist_is_the_official_data():

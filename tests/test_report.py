@@ -139,7 +139,7 @@ def test_the_page_says_how_the_stages_ended(page):
     assert "413 done, 1 diverged, 1 failed, 1 open" in page.text
     assert "the loss is nan at epoch 3" in page.text
     assert "MemoryError: <b>out of memory</b>" in page.text
-    assert "Pre-training was shared: 266 networks come from 12 uncompressed ones." in page.text
+    assert "Pre-training was shared: 266 of the networks come from 12 uncompressed ones." in page.text
     assert "2.13.0+cpu" in page.text
 
 
@@ -160,7 +160,13 @@ def test_the_comparison_is_at_equal_weight_and_size(tmp_path):
     assert len(found) == 4
     assert {len(pair.ours) for pair in found} == {2}
     assert all(abs(pair.log_ratio) < 0.2 for pair in found)
-    assert "At equal C, 4 settings" in in_words(found)
+    assert "At equal C, 4 settings can be laid beside the paper" in in_words(found)
+    assert {pair.training for pair in found} == {"40/75/40"}
+    quick = fake.sparsify(fake.pretrain(group, 8), "vd", 1.5 * 2**-3, changes={"epochs": 3})
+    fake.finetune(quick, group, -0.5, compression=20.0)
+    found = pairs(read(tmp_path))
+    assert [pair.training for pair in found].count("40/3/40") == 1
+    assert "In 1 of them the epochs or the training examples aren't the paper's." in in_words(found)
 
 
 def test_half_a_point():
@@ -205,7 +211,7 @@ def test_one_network_is_enough(tmp_path):
     text = Page(build(tmp_path, tmp_path / "out")).text
     assert "∞" in text
     assert "no number" in text
-    assert "No finished network lists its layers; argand run fills this." in text
+    assert "No finished network lists its layers yet; argand run fills this." in text
 
 
 def test_without_networks_each_section_says_what_fills_it(tmp_path):

@@ -1,7 +1,7 @@
 """Specifications: a TOML file, checked, with the paper's values as defaults.
 
-    [study] name, share · [grid] lists that are multiplied · [data] · [stages.pretrain | sparsify | finetune] · [run]
-    [divergence_slope] the figure of the derivative · [quick] what --quick changes, in the same tables
+[study] name, share · [grid] lists that are multiplied · [data] · [stages.pretrain | sparsify | finetune] · [run]
+[divergence_slope] the figure of the derivative · [quick] what --quick changes, in the same tables
 """
 
 import tomllib
@@ -100,7 +100,7 @@ class Data(Table):
 
 
 class EarlyStopping(Table):
-    """Scored on validation before every epoch: patience epochs without a new best, or a fall below tolerance, end it."""
+    """Scored on validation before every epoch: patience without a new best, or a fall below tolerance, ends it."""
 
     patience: Count = 20
     tolerance: NotNegative = 0.02

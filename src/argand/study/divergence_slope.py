@@ -31,7 +31,7 @@ def kl_derivative(
     of 1,024). A forward difference is stated at the middle of its interval, where its bias is of second order.
     Over all points: fit_worst is [log alpha, fit - exact] where that is largest, fit_worst_relative the same of
     fit/exact - 1; monte_carlo_worst is [log alpha, monte_carlo - exact, standard error], monte_carlo_rms the root mean
-    square of that deviation. 10⁷ draws on 4,096 points take under a minute on one core.
+    square of that deviation. 10⁷ draws on 4,096 points take about a minute on one core.
 
     >>> curves = kl_derivative("C", draws=4096, points=64, seed=0)
     >>> len(curves["log_alpha"]), round(curves["exact"][0], 4)

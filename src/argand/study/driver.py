@@ -13,7 +13,7 @@ from argand import ArgandError
 from argand.study.engines import Engine, Event
 from argand.study.graph import Node, Plan
 from argand.study.records import Stage, read_json, read_stage
-from argand.study.stage import remove_leftovers, write_json
+from argand.study.stage import CHECKPOINT, remove_leftovers, write_json
 from argand.study.store import Entry, Store, entry_of, open_store
 
 ATTEMPTS = 2  # of a stage whose worker is killed or crashes
@@ -91,9 +91,22 @@ class _Driver:
                 (directory / "result.json").unlink()
                 stages[key] = read_stage(directory)
             self.entries[key] = entry_of(stages[key], stages)
+        self._reopen_parents()
+        for key in self.plan.nodes:
             self._note_end(key, self.outcome.skipped)
         self.store.put(self.entries.values())
         self.view.planned(self.entries)
+
+    def _reopen_parents(self) -> None:
+        """Compute anew what a waiting stage goes on from but of which only the result was kept."""
+        for key in reversed(self.plan.nodes):
+            parent = self.plan.nodes[key].parent
+            if parent is None or self.entries[key].status != "waiting":
+                continue
+            directory = stage_directory(self.runs, parent)
+            if self.entries[parent].status == "done" and not (directory / CHECKPOINT).exists():
+                (directory / "result.json").unlink()
+                self.entries[parent] = replace(self.entries[parent], status="waiting", epoch=0)
 
     def _note_end(self, key: str, finished: list[str]) -> None:
         """Sort a stage by how it ended, if it has."""

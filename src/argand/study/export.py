@@ -47,7 +47,7 @@ def to_parquet(runs: Path, path: Path) -> int:
     """Write a Parquet file; returns the number of networks."""
     try:
         import pyarrow as arrow
-        import pyarrow.parquet as parquet
+        from pyarrow import parquet
     except ImportError:
         raise ArgandError("--parquet needs pyarrow: install argand[parquet].") from None
     found = _rows_or_refuse(runs)

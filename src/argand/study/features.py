@@ -32,7 +32,7 @@ def normalise(pixels: Tensor) -> Tensor:
 
 def augment(pixels: Tensor, generator: torch.Generator) -> Tensor:
     """Random crops of the images padded by 4 zero pixels, half of them flipped left to right. Bytes in, bytes out."""
-    count, channels, height, width = pixels.shape
+    count, _, height, width = pixels.shape
     shifts = torch.randint(0, 9, (2, count), generator=generator).to(pixels.device)
     flip = torch.rand(count, generator=generator).to(pixels.device) < 0.5
     rows = shifts[0, :, None] + torch.arange(height, device=pixels.device)
@@ -50,7 +50,8 @@ def fft(x: Tensor) -> Tensor:
     tensor([[[0., 0., 4., 0.]]])
     """
     axes = tuple(range(2, x.ndim))
-    return torch.fft.fftshift(torch.fft.fftn(x, dim=axes), dim=axes)
+    spectrum: Tensor = torch.fft.fftshift(torch.fft.fftn(x, dim=axes), dim=axes)
+    return spectrum
 
 
 def stft(x: Tensor, window: int = 256, hop: int = 128) -> Tensor:
@@ -65,7 +66,7 @@ def stft(x: Tensor, window: int = 256, hop: int = 128) -> Tensor:
         raise ArgandError(f"stft needs at least {window} samples, and was given {x.shape[-1]}.")
     shape = torch.hann_window(window, device=x.device, dtype=x.dtype)
     spectra = torch.stft(x.flatten(0, 1), window, hop, window=shape, center=False, return_complex=True)
-    return spectra.unflatten(0, x.shape[:2]).flatten(1, 2)
+    return spectra.reshape(len(x), -1, spectra.shape[-1])
 
 
 def features(x: Tensor, kind: str, field: str) -> Tensor:

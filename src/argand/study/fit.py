@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from argand.study.state import Diverged, State
+from argand.study.state import DivergedError, State
 from argand.study.tasks import Task
 
 Config = Mapping[str, Any]
@@ -32,7 +32,7 @@ def fit(
 
     All random numbers of an epoch come from `seed` and the epoch, so a stage that is taken up again goes on as if it
     had never stopped. `around(epoch)` is entered for each epoch, `kept()` is noted after it, `save()` ends it.
-    Raises Diverged when the loss is no number.
+    Raises DivergedError when the loss is no number.
     """
     optimizer, steps = state.optimizer, task.steps(config["batch"])
     for epoch in range(state.epoch, config["epochs"]):
@@ -55,11 +55,12 @@ def fit(
                 if time.monotonic() - told > 1:
                     told = time.monotonic()
                     tick(epoch, count / steps, check_finite(total, epoch) / count)
-        line = {"epoch": epoch + 1, "loss": check_finite(total, epoch) / count, "lr": rate, "kept": kept()}
+        mean = check_finite(total, epoch) / count
+        line: dict[str, Any] = {"epoch": epoch + 1, "loss": mean, "lr": rate, "kept": kept()}
         every = config["score_every"]
         line["score"] = task.score(state.net)[0] if every and (epoch + 1) % every == 0 else None
         state.history.append(line)
-        tick(epoch, 1.0, line["loss"])
+        tick(epoch, 1.0, mean)
         save()
 
 
@@ -67,7 +68,7 @@ def check_finite(total: torch.Tensor, epoch: int) -> float:
     """The value, unless it is no number."""
     value = float(total)
     if value - value != 0:
-        raise Diverged(f"the loss became {value} in epoch {epoch + 1}")
+        raise DivergedError(f"the loss became {value} in epoch {epoch + 1}")
     return value
 
 

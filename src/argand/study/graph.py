@@ -17,6 +17,7 @@ from argand.study.records import BAYESIAN
 #: Grows when a change makes equal configurations give other numbers.
 METHOD_VERSION = 1
 
+
 @dataclass(frozen=True)
 class Node:
     """A stage to compute."""

@@ -70,9 +70,7 @@ def vgg16(shape: tuple[int, ...], classes: int, *, field: str = "complex", width
             channels = outputs
         body.append(layers.MaxPool2d(2))
     rest = channels * (shape[1] // 32) * (shape[2] // 32)
-    return nn.Sequential(
-        *layers.begin(real_input), *body, nn.Flatten(), layers.Linear(rest, classes), *layers.end()
-    )
+    return nn.Sequential(*layers.begin(real_input), *body, nn.Flatten(), layers.Linear(rest, classes), *layers.end())
 
 
 def deep_conv_net(shape: tuple[int, ...], classes: int, *, field: str = "complex", width: float = 1.0,

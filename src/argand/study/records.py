@@ -108,7 +108,9 @@ def read_stages(runs: Path) -> dict[str, Stage]:
     """Every stage under RUNS/stages, by key."""
     if not runs.is_dir():
         raise ArgandError(f"{runs} is no directory. Expected the runs directory of a study (argand run writes one).")
-    return {path.name: read_stage(path) for path in sorted((runs / "stages").glob("*")) if (path / "config.json").exists()}
+    return {
+        path.name: read_stage(path) for path in sorted((runs / "stages").glob("*")) if (path / "config.json").exists()
+    }
 
 
 def read_stage(path: Path) -> Stage:

@@ -1,10 +1,10 @@
 """One stage in its directory: taken up where it stopped, and ended by result.json.
 
-    STAGES/KEY/config.json         what to do (the parent's key is in it)
-               history.jsonl       a line per epoch
-               checkpoint.safetensors
-               timing.json         seconds, all attempts together
-               result.json         last: done, diverged or failed
+STAGES/KEY/config.json         what to do (the parent's key is in it)
+           history.jsonl       a line per epoch
+           checkpoint.safetensors
+           timing.json         seconds, all attempts together
+           result.json         last: done, diverged or failed
 """
 
 import fcntl
@@ -24,7 +24,7 @@ from argand.study import stages
 from argand.study.divergence_slope import kl_derivative
 from argand.study.fit import Tick, fit
 from argand.study.records import read_json
-from argand.study.state import Diverged, State, load_checkpoint, save_checkpoint
+from argand.study.state import DivergedError, State, load_checkpoint, save_checkpoint
 from argand.study.tasks import Task, make_task
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -44,7 +44,7 @@ def run_stage(directory: Path, root: Path | None, tick: Tick = lambda epoch, sha
         config = read_json(directory / "config.json")
         try:
             values = {"status": "done", "reason": None, **_compute(directory, config, root, tick)}
-        except Diverged as error:
+        except DivergedError as error:
             values = {"status": "diverged", "reason": str(error)}
         write_json(directory / "result.json", {"stage": config["stage"], **values})
         return str(values["status"])

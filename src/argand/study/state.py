@@ -30,7 +30,7 @@ class State:
         return len(self.history)
 
 
-class Diverged(Exception):
+class DivergedError(Exception):
     """The loss is no longer a number: the stage ends here."""
 
 
@@ -67,7 +67,7 @@ def load_checkpoint(path: Path, state: State) -> None:
     for name, value in _under("adam.", tensors):
         key, _, parameter = name.partition(".")
         target = parameters[parameter]
-        state.optimizer.state[target][key] = value if value.ndim == 0 else value.to(target.device)
+        state.optimizer.state[target][key] = value.to(target.device)
     if state.masks is not None:
         state.masks._matched(state.net)  # raises on a wrong name or shape
 

@@ -1,4 +1,4 @@
-"""The index of a runs directory: an SQLite file that its driver writes, made from the directories and remade at will."""
+"""The index of a runs directory: an SQLite file that its driver writes, made from the directories, remade at will."""
 
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -42,10 +42,13 @@ class Store:
 
     def put(self, entries: Iterable[Entry]) -> None:
         """Insert or replace entries, all in one transaction."""
-        with self._connection:
-            marks = ", ".join("?" * len(_COLUMNS.split(",")))
-            rows = [astuple(entry) for entry in entries]
-            self._connection.executemany(f"INSERT OR REPLACE INTO stages ({_COLUMNS}) VALUES ({marks})", rows)
+        marks = ", ".join("?" * len(_COLUMNS.split(",")))
+        rows = [astuple(entry) for entry in entries]
+        try:
+            with self._connection:
+                self._connection.executemany(f"INSERT OR REPLACE INTO stages ({_COLUMNS}) VALUES ({marks})", rows)
+        except sqlite3.OperationalError as error:
+            raise ArgandError(f"{self._path} can't be written: {error}.") from None
 
     def close(self) -> None:
         """Close it."""
@@ -88,7 +91,9 @@ def read(runs: Path) -> list[Entry]:
         with closing(sqlite3.connect(f"file:{runs / INDEX}?mode=ro", uri=True, timeout=30)) as connection:
             rows = connection.execute(f"SELECT {_COLUMNS} FROM stages ORDER BY rowid").fetchall()
     except sqlite3.DatabaseError as error:
-        raise ArgandError(f"{runs / INDEX} can't be read ({error}): argand status {runs} --rebuild remakes it.") from None
+        raise ArgandError(
+            f"{runs / INDEX} can't be read ({error}): argand status {runs} --rebuild remakes it."
+        ) from None
     return [Entry(*row) for row in rows]
 
 
@@ -120,5 +125,3 @@ def label(stage: Stage, stages: dict[str, Stage]) -> str:
         return f"{before} {config['method']}{scale}"
     kept, threshold = config["kept"], config["threshold"]
     return f"{before} " + (f"kept {kept:g}" if threshold is None else f"threshold {threshold:g}")
-
-

@@ -1,7 +1,7 @@
 """What a network is trained on and scored by: batches on the device, a loss, a score."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,13 @@ class Task(ABC):
     def examples(self, part: str) -> Iterator[Batch]:
         """All of "validation" or "test", in order."""
 
-    loss: Callable[[Tensor, Tensor], Tensor]
-    score_of: Callable[[Tensor, Tensor], float]
+    @abstractmethod
+    def loss(self, output: Tensor, target: Tensor) -> Tensor:
+        """The mean negative log-likelihood."""
+
+    @abstractmethod
+    def score_of(self, output: Tensor, target: Tensor) -> float:
+        """The score of these outputs; larger is better."""
 
     @torch.no_grad()
     def score(self, net: nn.Module, part: str = "test") -> tuple[float, float]:
@@ -62,8 +67,7 @@ class ImageTask(Task):
     metric = "accuracy"
 
     def __init__(self, images: Images, kind: str, field: str, options: Mapping[str, Any], device: torch.device) -> None:
-        self.loss, self.score_of, self.classes = F.cross_entropy, accuracy, images.classes
-        self._features = lambda pixels: features(normalise(pixels), kind, field)
+        self.classes, self._kind, self._field = images.classes, kind, field
         count = options["train"] or len(images.train_images)
         held_out = options["validation"]
         if count > len(images.train_images) or held_out >= count:
@@ -82,6 +86,17 @@ class ImageTask(Task):
         if held_out:
             self._parts["validation"] = (self._features(valid), labels[self.size :])
 
+    def _features(self, pixels: Tensor) -> Tensor:
+        return features(normalise(pixels), self._kind, self._field)
+
+    def loss(self, output: Tensor, target: Tensor) -> Tensor:
+        """Cross entropy."""
+        return F.cross_entropy(output, target)
+
+    def score_of(self, output: Tensor, target: Tensor) -> float:
+        """Accuracy."""
+        return accuracy(output, target)
+
     def sample(self) -> Tensor:
         """The features of one picture."""
         return self._parts["test"][0][0]
@@ -93,14 +108,14 @@ class ImageTask(Task):
     def batches(self, batch: int, generator: torch.Generator) -> Iterator[Batch]:
         """The training pictures in a new order."""
         inputs, labels = self._train
-        for rows in torch.randperm(self.size, generator=generator).to(labels.device).split(batch):
+        for rows in torch.split(torch.randperm(self.size, generator=generator).to(labels.device), batch):
             x = inputs[rows]
             yield (self._features(augment(x, generator)) if self._augment else x), labels[rows]
 
     def examples(self, part: str) -> Iterator[Batch]:
         """In order, in large batches."""
         inputs, labels = self._parts[part]
-        yield from zip(inputs.split(EVALUATION_BATCH), labels.split(EVALUATION_BATCH), strict=True)
+        yield from zip(torch.split(inputs, EVALUATION_BATCH), torch.split(labels, EVALUATION_BATCH), strict=True)
 
 
 class MusicTask(Task):
@@ -113,15 +128,24 @@ class MusicTask(Task):
     metric = "average precision"
 
     def __init__(self, music: Music, kind: str, field: str, options: Mapping[str, Any], device: torch.device) -> None:
-        self.loss, self.score_of = F.binary_cross_entropy_with_logits, average_precision
-        self.classes = music.classes
-        self._features = lambda x: features(x.to(device), kind, field)
+        self.classes, self._kind, self._field = music.classes, kind, field
         self._device, self._window, self._stride = device, options["window"], options["stride"]
-        self._steps = options["steps"]
+        self._steps: int = options["steps"]
         self._train = music.train[: options["train"]]
         self._parts = {"test": music.test[: options["test"]], "validation": music.valid}
         self.has_validation = bool(music.valid)
         self.size = len(self._train) * self._steps
+
+    def _features(self, x: Tensor) -> Tensor:
+        return features(x.to(self._device), self._kind, self._field)
+
+    def loss(self, output: Tensor, target: Tensor) -> Tensor:
+        """Binary cross entropy, averaged over windows and notes."""
+        return F.binary_cross_entropy_with_logits(output, target)
+
+    def score_of(self, output: Tensor, target: Tensor) -> float:
+        """Average precision, windows and notes pooled."""
+        return average_precision(output, target)
 
     def sample(self) -> Tensor:
         """The features of one window."""

@@ -9,6 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
+from argand import ArgandError
 from argand.study.engines.interface import Event
 
 GRACE = 3.0  # seconds between asking a worker to end and ending it
@@ -28,7 +29,11 @@ class LocalEngine:
         command = [sys.executable, "-m", "argand.study.worker", str(directory)]
         command += [str(self._root)] if self._root else []
         counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
-        with (directory / LOG).open("a") as log:
+        try:
+            log = (directory / LOG).open("a")
+        except OSError as error:
+            raise ArgandError(f"{directory / LOG} can't be written: {error.strerror}.") from None
+        with log:
             worker = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
                 env={**os.environ, **counts}, start_new_session=True,
@@ -55,7 +60,9 @@ class LocalEngine:
         if worker.stdin is not None:
             worker.stdin.close()
         self._workers.pop(key, None)
-        self._events.put(last if last and code in (0, 2) else Event(key, "crashed", describe_end(code, directory / LOG)))
+        self._events.put(
+            last if last and code in (0, 2) else Event(key, "crashed", describe_end(code, directory / LOG))
+        )
 
     def events(self, seconds: float) -> list[Event]:
         """The news, after at most so long."""

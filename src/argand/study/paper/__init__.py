@@ -17,6 +17,8 @@ from functools import cache
 from pathlib import Path
 
 Group = tuple[str, ...]  # dataset, features, model, field, method
+#: Of pre-training, sparsification and fine-tuning, by data set.
+PAPER_EPOCHS = {"mnist": "40/75/40", "cifar10": "20/40/20", "musicnet": "12/32/50"}
 _GROUP = ("dataset", "features", "model", "field", "method")
 
 

@@ -101,6 +101,9 @@ _RESULTS: Mapping[str, type[_Part]] = {
 }
 
 
+KINDS = tuple(_CONFIGS)
+
+
 def check(stage: Stage) -> None:
     """Raise unless the stage's config.json, and its result.json where it is done, hold what is drawn from them."""
     kind = str(stage.config.get("stage"))

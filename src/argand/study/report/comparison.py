@@ -5,26 +5,25 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from argand.study.paper import PaperPoint, paper_band, paper_points, paper_points_at
+from argand.study.paper import PAPER_EPOCHS, PaperPoint, paper_band, paper_points, paper_points_at
 from argand.study.records import Cell
 from argand.study.report.chart import finite
-from argand.study.report.study import USUAL_THRESHOLD, Study, by
+from argand.study.report.study import USUAL_THRESHOLD, Study, by, count, training
 from argand.study.report.table import Entry, Table, number, words
 
 _HEADER = [
     "data set", "features", "model", "field", "method", "C", "networks", "published", "compression",
     "paper's compression", "log ratio", "score", "paper's score", "score inside", "epochs", "paper's epochs",
 ]  # fmt: skip
-#: Of pre-training, sparsification and fine-tuning.
-PAPER_EPOCHS = {"mnist": "40/75/40", "cifar10": "20/40/20", "musicnet": "12/32/50"}
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Our networks at one C, and the published ones."""
+    """Our networks at one C, trained alike (epochs, and how many examples if not all), and the published ones."""
 
     group: tuple[str, ...]
     weight: float
+    training: str
     ours: Sequence[Cell]
     theirs: Sequence[PaperPoint]
 
@@ -41,12 +40,6 @@ class Pair:
         scores = [point.score for point in self.theirs]
         return bool(min(scores) <= middle <= max(scores))
 
-    @property
-    def epochs(self) -> str:
-        """Of our three stages."""
-        cell = self.ours[0]
-        return "/".join(str(stage.config.get("epochs", "?")) for stage in (cell.pretrain, cell.sparsify, cell.finetune))
-
 
 def pairs(study: Study) -> list[Pair]:
     """Our networks beside the published ones: same group, same C, threshold -1/2, same number of floats."""
@@ -56,10 +49,10 @@ def pairs(study: Study) -> list[Pair]:
         if cell.setting("C") is not None and cell.setting("threshold") == USUAL_THRESHOLD and _same_size(cell)
     ]
     found = []
-    for (group, weight), cells in by(usual, lambda cell: (cell.group, cell.setting("C"))).items():
+    for (group, weight, trained), cells in by(usual, lambda c: (c.group, c.setting("C"), training(c))).items():
         theirs = paper_points_at(paper_points(*group), float(weight))
         if theirs:
-            found.append(Pair(tuple(group), float(weight), cells, theirs))
+            found.append(Pair(group, float(weight), trained, cells, theirs))
     return found
 
 
@@ -77,7 +70,7 @@ def comparison(study: Study) -> Table:
         row = [*map(words, pair.group), number(pair.weight), number(len(ours)), number(len(theirs))]
         row += [_span(ours, ".4g", "×"), _span(theirs, ".4g", "×"), number(pair.log_ratio, "+.3f")]
         row += [_span([cell.value("score") for cell in pair.ours], ".4f"), _span([p.score for p in pair.theirs], ".4f")]
-        row += [words("yes" if pair.inside else "no"), words(pair.epochs)]
+        row += [words("yes" if pair.inside else "no"), words(pair.training)]
         rows.append([*row, words(PAPER_EPOCHS.get(pair.group[0]))])
     caption = "Networks of the published size, at the same C and threshold -1/2. Ranges are lowest–highest; log ratio: "
     caption += (
@@ -95,12 +88,12 @@ def in_words(found: Sequence[Pair]) -> str:
         return ""
     ratios = sorted(pair.log_ratio for pair in found)
     inside = sum(pair.inside for pair in found)
-    text = f"At equal C, {len(found)} settings have published counterparts: our compression is "
+    text = f"At equal C, {count(len(found), 'setting')} can be laid beside the paper: our compression is "
     text += f"{math.exp(statistics.median(ratios)):.2f} times the published one in the median setting "
     text += f"({math.exp(ratios[0]):.2f} to {math.exp(ratios[-1]):.2f}), and the score lies in the published range in "
     text += f"{inside} of {len(found)}."
-    other = sum(pair.epochs != PAPER_EPOCHS.get(pair.group[0]) for pair in found)
-    return text + (f" In {other} of them the epochs aren't the paper's." if other else "")
+    other = sum(pair.training != PAPER_EPOCHS.get(pair.group[0]) for pair in found)
+    return text + (f" In {other} of them the epochs or the training examples aren't the paper's." if other else "")
 
 
 def _span(values: Sequence[float], form: str, prefix: str = "") -> Entry:

@@ -104,8 +104,9 @@ def _axis(wanted: Axis, values: list[Any], domain: list[float], anchor: str, mos
     if values and not numbers:
         return axis | {"type": "category"}
     if wanted.log and positive:
-        wide = math.log10(max(positive) / min(positive)) >= most  # decades, for which 2 and 5 have no room
-        axis |= {"type": "log", "dtick": 1 if wide else "D2", "tickformat": "~s" if wanted.compact else "~g"}
+        decades = math.log10(max(positive) / min(positive))
+        ticks = {} if decades < 0.7 else {"dtick": 1 if decades >= most else "D2"}  # 1, or 1, 2, 5 of a decade
+        axis |= ticks | {"type": "log", "tickformat": "~s" if wanted.compact else "~g"}
         if wanted.low and wanted.high:
             axis["range"] = [math.log10(wanted.low), math.log10(wanted.high)]
         return axis

@@ -1,5 +1,6 @@
 """Layer by layer: the share of weights kept, and the histograms of log alpha."""
 
+import re
 from collections.abc import Sequence
 
 from argand.study.records import Cell
@@ -32,6 +33,11 @@ def _bars(family: tuple[str, ...], cells: Sequence[Cell]) -> Chart:
     return Chart(slug("layers", *family), family_title(family), text, [Panel(Axis("layer"), axis, series)])
 
 
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Numbers in names as numbers: 8.weight comes before 10.weight."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
 def histograms(study: Study) -> list[Chart]:
     """A figure per dataset, features and model: log alpha of every layer, for a few sparsified networks."""
     charts = []
@@ -52,7 +58,7 @@ def _histogram(cell: Cell) -> Panel:
     assert cell.sparsify.result is not None
     found = cell.sparsify.result["log_alpha"]
     series = []
-    for index, (name, bins) in enumerate(found.items()):
+    for index, (name, bins) in enumerate(sorted(found.items(), key=lambda item: _natural(item[0]))):
         counts = [count or None for count in bins["counts"]]
         width = (bins["high"] - bins["low"]) / max(len(counts), 1)
         edges = [bins["low"] + width * place for place in range(len(counts) + 1)]

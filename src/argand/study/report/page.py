@@ -15,7 +15,7 @@ from argand.study.report.comparison import in_words, pairs
 from argand.study.report.interactive import describe
 from argand.study.report.picture import draw
 from argand.study.report.sections import Section, sections
-from argand.study.report.study import Study, by, family_title, read
+from argand.study.report.study import Study, by, count, family_title, read
 from argand.study.report.tables import sharing
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -77,7 +77,6 @@ def _draw(charts: Sequence[Chart], folder: Path) -> dict[int, Figure]:
 
 def _render(study: Study, drawn: Sequence[Section], figures: dict[int, Figure]) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
     from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
 
     environment = Environment(
@@ -94,9 +93,9 @@ def _render(study: Study, drawn: Sequence[Section], figures: dict[int, Figure]) 
         lead=lead(study),
         sections=drawn,
         figure=lambda chart: figures[id(chart)],
-        style=Markup((_TEMPLATES / "style.css").read_text(encoding="utf-8")),
-        script=Markup((_TEMPLATES / "script.js").read_text(encoding="utf-8")),
-        plotly=Markup(get_plotlyjs()),
+        style=(_TEMPLATES / "style.css").read_text(encoding="utf-8"),
+        script=(_TEMPLATES / "script.js").read_text(encoding="utf-8"),
+        plotly=get_plotlyjs(),
     )
 
 
@@ -104,10 +103,11 @@ def lead(study: Study) -> list[str]:
     """The summary: a few sentences."""
     counts = Counter(stage.status for stage in study.stages.values())
     states = [f"{counts[state]} {state}" for state in ("done", "diverged", "failed", "open") if counts[state]]
-    text = f"{len(study.cells)} networks went through all three stages. Of {len(study.stages)} stages, "
+    text = f"{count(len(study.cells), 'network')} went through all three stages. "
+    text += f"Of {count(len(study.stages), 'stage')}, "
     lines = [text + f"{', '.join(states)}."]
     if study.families:
         curves = by(study.curves, lambda cell: cell.group)
-        lines.append(f"They make {len(curves)} curves: " + "; ".join(map(family_title, study.families)) + ".")
+        lines.append(f"Curves: {len(curves)}, of " + "; ".join(map(family_title, study.families)) + ".")
     lines += [line for line in (in_words(pairs(study)), sharing(study.cells)) if line]
     return lines

@@ -33,7 +33,8 @@ def draw(chart: Chart) -> tuple[bytes, bytes]:
     from matplotlib.figure import Figure
 
     with rc_context(_STYLE):  # type: ignore[arg-type]
-        height = 4.6 if chart.rows == 1 else 3.1 * chart.rows
+        labels = {series.label for panel in chart.panels for series in panel.series}
+        height = max(4.6 if chart.rows == 1 else 3.1 * chart.rows, 0.2 * len(labels))  # the legend's, if that is long
         figure = Figure(figsize=(9.6, height), layout="constrained")
         grid = figure.subplots(chart.rows, chart.columns, squeeze=False, sharex=chart.shared).flatten()
         for axes, panel in zip(grid, chart.panels, strict=False):
@@ -111,8 +112,9 @@ def _scale(axes: Any, name: str, wanted: Axis, values: list[float], most: float)
     if wanted.log and any(value > 0 for value in values):
         axes.set(**{f"{name}scale": "log"})
         positive = [value for value in values if value > 0]
-        wide = math.log10(max(positive) / min(positive)) >= most  # decades, for which 2 and 5 have no room
-        axis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0)))
+        decades = math.log10(max(positive) / min(positive))
+        ticks = (1, 2, 5) if decades >= 0.7 else (1, 1.5, 2, 3, 4, 5, 6, 8)
+        axis.set_major_locator(LogLocator(subs=(1,) if decades >= most else ticks))
         axis.set_minor_formatter(NullFormatter())
         axis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
     elif wanted.compact:
@@ -149,5 +151,5 @@ def _gap(value: Any) -> Any:
 
 
 def _plain(text: str) -> str:
-    """A dollar sign begins no formula."""
-    return text.replace("$", r"\$")
+    """At most 60 characters, of which a dollar sign begins no formula."""
+    return (text if len(text) <= 60 else text[:59] + "…").replace("$", r"\$")

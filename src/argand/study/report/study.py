@@ -127,6 +127,18 @@ def cell_note(cell: Cell) -> str:
     return "\n".join(lines)
 
 
+def training(cell: Cell) -> str:
+    """The epochs of its three stages, and how many training examples if not all of them."""
+    stages, part = (cell.pretrain, cell.sparsify, cell.finetune), cell.setting("train")
+    epochs = "/".join(str(stage.config.get("epochs", "?")) for stage in stages)
+    return epochs if part is None else f"{epochs}, {part} examples"
+
+
+def count(number: int, word: str) -> str:
+    """1 network, 2 networks."""
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
 def spread(values: Sequence[float], form: str = ".4f") -> str:
     """median [lowest–highest]."""
     if len(values) == 1:

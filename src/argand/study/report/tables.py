@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from argand.study.paper import paper_band, paper_points
 from argand.study.records import Cell
 from argand.study.report.chart import finite, short
-from argand.study.report.study import Study, baselines, by, spread
+from argand.study.report.checks import KINDS
+from argand.study.report.study import Study, baselines, by, count, spread
 from argand.study.report.table import Table, number, words
 from argand.study.report.tradeoff import within_half_point
 
@@ -29,7 +30,9 @@ def all_cells(study: Study) -> Table:
         weight, kept, difference = cell.setting("C"), cell.setting("kept"), cell.value("score") - cell.baseline
         gain = cell.value("dense_bytes") / cell.value("bytes") if cell.value("bytes") else float("inf")
         chosen = number(weight) if weight is not None else number(kept, ".3g", "kept ")
-        row = [*map(words, cell.group), chosen, number(cell.setting("threshold"), "g"), words(cell.setting("seed"))]
+        row = [*map(words, cell.group), chosen, number(cell.setting("threshold"), "g")]
+        seed = cell.setting("seed")
+        row.append(number(seed, "d") if isinstance(seed, int) else words(seed))
         row += [number(cell.value("compression"), ".4g", "×"), number(cell.value("bytes"), ",d")]
         row += [number(gain, ".3g", "×"), number(100 * cell.value("kept"), ".3g")]
         row += [number(value, ".4f") for value in (cell.value("score_before"), cell.value("score"), cell.baseline)]
@@ -67,6 +70,8 @@ def _paper_within(group: tuple[str, ...]) -> float | None:
 
 
 def _range(values: Sequence[float]) -> str:
+    if not values:
+        return "–"
     low, high = min(values), max(values)
     return f"×{low:.3g}" if low == high else f"×{low:.3g}–×{high:.3g}"
 
@@ -74,7 +79,10 @@ def _range(values: Sequence[float]) -> str:
 def states(study: Study) -> Table:
     """How many stages of each kind are done, open, diverged, failed."""
     rows = []
-    for kind, stages in by(study.stages.values(), lambda stage: str(stage.config["stage"])).items():
+    for kind in KINDS:
+        stages = study.of_kind(kind)
+        if not stages:
+            continue
         counts = Counter(stage.status for stage in stages)
         rows.append([words(kind), *(number(counts[state]) for state in STATES)])
     return Table(["stage", *STATES], rows)
@@ -115,6 +123,6 @@ def sharing(cells: Sequence[Cell]) -> str:
         return ""
     networks = sum(map(len, shared))
     return (
-        f"Pre-training was shared: {networks} networks come from {len(shared)} uncompressed ones. "
+        f"Pre-training was shared: {networks} of the networks come from {count(len(shared), 'uncompressed one')}. "
         "Sharing narrows the band of uncompressed scores and correlates the networks; the paper pre-trained each anew."
     )

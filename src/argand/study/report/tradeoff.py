@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from argand.study.paper import PaperBand, paper_band, paper_points
+from argand.study.paper import PAPER_EPOCHS, PaperBand, paper_band, paper_points
 from argand.study.records import Cell
 from argand.study.report.chart import (
     PAPER,
@@ -17,7 +17,7 @@ from argand.study.report.chart import (
     method_marker,
     slug,
 )
-from argand.study.report.study import Study, baselines, by, cell_note, family_title, kind_label
+from argand.study.report.study import Study, baselines, by, cell_note, family_title, kind_label, training
 
 PAPER_METHODS = ("vd", "ard")
 _HALF_POINT = 0.005
@@ -143,6 +143,9 @@ def _paper_note(family: tuple[str, ...], cells: Sequence[Cell], published: bool)
         if known and floats != known[0].floats:
             note += f" The {field_words(field)} networks differ in size: {floats:,} floats here,"
             note += f" {known[0].floats:,} in the paper."
+    trained, expected = sorted({training(cell) for cell in cells}), PAPER_EPOCHS.get(family[0])
+    if trained != [expected]:
+        note += f" Epochs of the three stages here: {'; '.join(trained)}; in the paper: {expected}."
     return note
 
 

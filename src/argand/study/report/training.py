@@ -45,6 +45,8 @@ def _chart(family: tuple[str, ...], cells: Sequence[Cell]) -> Chart:
             ends.add(offset + 0.5)
         losses.append(_line(loss, label, index, label))
         scores.append(_line(score, "", index, label))
+        places, values = zip(*score, strict=True)  # a stage may have a single score, which a line doesn't show
+        scores.append(Series(places, values, "", palette(index), faint=True, group=label))
     verticals = sorted(ends)[:-1] if len(ends) <= 3 else []
     panels = [
         Panel(Axis(""), Axis("loss", log=True), losses, verticals=verticals),

@@ -11,7 +11,7 @@ function drawPlot(figure) {
   const { data, layout } = JSON.parse(text);
   layout.font.color = getComputedStyle(document.body).color;
   for (const trace of data) if (trace.hovertext) trace.hovertext = trace.hovertext.map((note) => note.replaceAll("\n", "<br>"));
-  if (narrow) layout.legend.orientation = "h";
+  if (narrow) Object.assign(layout.legend, { orientation: "h", y: -0.3 });
   const unwanted = ["lasso2d", "select2d", "autoScale2d"];
   const options = { responsive: true, displaylogo: false, showSendToCloud: false, modeBarButtonsToRemove: unwanted };
   return Plotly.react(figure.querySelector(".plot"), data, layout, options);
