@@ -176,7 +176,7 @@ def test_a_loss_that_is_no_number_ends_the_stage_as_diverged(tmp_path):
     config = json.loads((directory / "config.json").read_text())
     task = make_task(config, None, torch.device("cpu"))
     state = stages.pretrain(config, task)
-    with pytest.raises(DivergedError, match="the loss became .* in epoch [12]"):
+    with pytest.raises(DivergedError, match=r"the loss became .* in epoch [12]"):
         fit(state, config, task, seed="x")
 
 

@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
@@ -92,7 +91,7 @@ def status(
     """Where a study stands; works at any moment, beside a running one."""
     from argand.study.session import show_status
 
-    show_status(runs, rebuild=rebuild, console=Console())
+    show_status(runs, rebuild=rebuild)
 
 
 @app.command()
@@ -143,23 +142,21 @@ def _interrupt(number: int, frame: FrameType | None) -> Any:
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; one line for a user's mistake, and the exit code that scripts rely on."""
     signal.signal(signal.SIGTERM, _interrupt)
-    with nullcontext():
-        try:
-            result = app(args=arguments, prog_name="argand", standalone_mode=False)
-        except typer.Exit as end:
-            return int(end.exit_code)
-        except ArgandError as error:
-            print(f"argand: {error}", file=sys.stderr)
-            return MISTAKE
-        except (KeyboardInterrupt, typer.Abort):
-            print("argand: interrupted; the same command goes on from here.", file=sys.stderr)
-            return INTERRUPTED
-        except Exception as error:
-            if hasattr(error, "exit_code") and hasattr(error, "show"):  # click's own usage errors
-                error.show()
-                return MISTAKE
+    try:
+        code = app(args=arguments, prog_name="argand", standalone_mode=False)
+    except ArgandError as error:
+        print(f"argand: {error}", file=sys.stderr)
+        return MISTAKE
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    except Exception as error:
+        if not hasattr(error, "show"):
             raise
-    return result if isinstance(result, int) else DONE
+        error.show()  # a wrong option or argument, in the words of typer
+        return MISTAKE
+    if code == INTERRUPTED:
+        print("argand: interrupted; the same command goes on from here.", file=sys.stderr)
+    return code if isinstance(code, int) else DONE
 
 
 if __name__ == "__main__":

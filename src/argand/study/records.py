@@ -35,7 +35,12 @@ class Stage:
     def history(self) -> list[dict[str, Any]]:
         """A dict per finished epoch."""
         path = self.path / "history.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        if not path.exists():
+            return []
+        try:
+            return [dict(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+        except (OSError, ValueError, TypeError) as error:
+            raise ArgandError(f"{path} can't be read ({error}). Expected a JSON object per line.") from None
 
     @cached_property
     def seconds(self) -> float:
@@ -127,8 +132,8 @@ def cells(stages: Mapping[str, Stage]) -> list[Cell]:
     for last in stages.values():
         if last.config.get("stage") != "finetune" or last.status != "done":
             continue
-        middle = stages.get(str(last.config["parent"]))
-        first = stages.get(str(middle.config["parent"])) if middle else None
+        middle = stages.get(str(last.config.get("parent")))
+        first = stages.get(str(middle.config.get("parent"))) if middle else None
         if middle and first and middle.status == "done" and first.status == "done":
             found.append(Cell(last, middle, first))
     return found

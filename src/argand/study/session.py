@@ -46,8 +46,7 @@ def run_specification(
 
 def show_results(made: Plan, stages: Mapping[str, Stage], outcome: Outcome) -> None:
     """The table of the plan's networks, and what went wrong."""
-    console = Console()
-    console = console if console.is_terminal else Console(width=200)
+    console = views.plain_console()
     found = [cell for cell in cells(stages) if cell.key in made.nodes]
     if found:
         console.print(views.cell_table(found))
@@ -79,7 +78,7 @@ def run_demo(runs: Path, *, jobs: int, console: Console) -> int:
     return run_specification(specification, runs, jobs=jobs, root=None, report=True, console=console)
 
 
-def show_status(runs: Path, *, rebuild: bool, console: Console) -> None:
+def show_status(runs: Path, *, rebuild: bool) -> None:
     """Print the counts, and the stages that are not done."""
     driven = is_driven(runs) if runs.is_dir() else False
     if rebuild:
@@ -89,7 +88,10 @@ def show_status(runs: Path, *, rebuild: bool, console: Console) -> None:
     entries = [_now(runs, entry) for entry in store.read(runs)]
     counts = Counter(entry.status for entry in entries)
     words = ", ".join(f"{counts[status]} {status}" for status in views.STATUSES if counts[status])
-    console.print(f"{runs}: {words or 'no stages'}; {'a run is going on' if driven else 'no run is going on'}")
+    console = views.plain_console()
+    console.print(
+        f"{runs}: {words or 'no stages'}; {'a run is going on' if driven else 'no run is going on'}", soft_wrap=True
+    )
     if any(entry.status != "done" for entry in entries):
         console.print(views.status_table(entries, driven))
 

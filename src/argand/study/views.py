@@ -17,6 +17,12 @@ STATUSES = ("done", "running", "waiting", "diverged", "failed")
 SHORT = {"accuracy": "accuracy", "average precision": "AP"}
 
 
+def plain_console() -> Console:
+    """Standard output: as wide as the terminal, or wide enough for any table where it is a file or a pipe."""
+    console = Console()
+    return console if console.is_terminal else Console(width=240)
+
+
 class Quiet:
     """Says nothing."""
 
