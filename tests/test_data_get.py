@@ -214,7 +214,7 @@ def test_the_list_shows_every_name(letters, tmp_path):
 
 def test_the_roots_take_turns(letters, tmp_path, monkeypatch):
     _, copy, folder = letters
-    run("get", "emnist-letters-full", "--from", copy, "--root", tmp_path / "other")
+    run("get", "emnist-letters-full", "--from", copy, "--data-root", tmp_path / "other")
     assert not folder.exists()
     assert data.is_ready("emnist-letters-full", tmp_path / "other")
     assert data.data_root() == tmp_path / "root"

@@ -24,7 +24,7 @@ DONE, BAD, MISTAKE, INTERRUPTED = 0, 1, 2, 130
 
 Runs = Annotated[Path, typer.Argument(help="The runs directory of a study.", metavar="RUNS", show_default=False)]
 DataRoot = Annotated[
-    Path | None, typer.Option("--data", help="Where the data are (default: $ARGAND_DATA, or the user's cache).")
+    Path | None, typer.Option("--data-root", help="Where the data are (default: $ARGAND_DATA, or the user's cache).")
 ]
 
 

@@ -79,7 +79,7 @@ def run_demo(runs: Path, *, jobs: int, console: Console) -> int:
 
 
 def show_status(runs: Path, *, rebuild: bool) -> None:
-    """Print the counts, and the stages that are not done."""
+    """Print the counts, and the stages that run or went wrong."""
     driven = is_driven(runs) if runs.is_dir() else False
     if rebuild:
         if driven:
@@ -92,7 +92,7 @@ def show_status(runs: Path, *, rebuild: bool) -> None:
     console.print(
         f"{runs}: {words or 'no stages'}; {'a run is going on' if driven else 'no run is going on'}", soft_wrap=True
     )
-    if any(entry.status != "done" for entry in entries):
+    if any(entry.status not in ("done", "waiting") for entry in entries):
         console.print(views.status_table(entries, driven))
 
 

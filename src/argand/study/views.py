@@ -111,10 +111,10 @@ def cell_table(cells: list[Cell]) -> Table:
 
 
 def status_table(entries: list[Entry], driven: bool) -> Table:
-    """The stages that aren't done, with where they are."""
+    """The stages that run, and those that went wrong, with where they are."""
     table = Table("stage", "what", "state", "epoch", "why")
     for entry in entries:
-        if entry.status == "done":
+        if entry.status in ("done", "waiting"):
             continue
         state = entry.status if driven or entry.status != "running" else "stopped"
         epoch = f"{entry.epoch}/{entry.epochs}" if entry.epochs else ""

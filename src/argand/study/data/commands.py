@@ -18,7 +18,7 @@ data_app = typer.Typer(no_args_is_help=True, help="Data sets: which there are, g
 
 Root = Annotated[
     Path | None,
-    typer.Option(help="The folder of all data. Default: $ARGAND_DATA, else argand/data in the cache."),
+    typer.Option("--data-root", help="The folder of all data. Default: $ARGAND_DATA, else argand/data in the cache."),
 ]
 Name = Annotated[str, typer.Argument(help="A name that `argand data list` shows.")]
 

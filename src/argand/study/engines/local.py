@@ -57,6 +57,7 @@ class LocalEngine:
             elif "status" in said:
                 last = Event(key, "finished", said["status"])
         code = worker.wait()
+        worker.stdout.close()
         if worker.stdin is not None:
             worker.stdin.close()
         self._workers.pop(key, None)
