@@ -65,8 +65,8 @@ def _adam(net: nn.Module, config: Config) -> Adam:
 def cubic(kept: float, done: float) -> float:
     """The share to keep when this share of the stage is done: 1 - (1 - kept)(1 - (1 - done)³).
 
-    >>> [round(cubic(0.1, done), 3) for done in (0.0, 0.5, 1.0)]
-    [1.0, 0.212, 0.1]
+    >>> [round(cubic(0.1, done), 4) for done in (0.0, 0.5, 1.0)]
+    [1.0, 0.2125, 0.1]
     """
     return 1 - (1 - kept) * (1 - (1 - done) ** 3)
 
