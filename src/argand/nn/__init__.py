@@ -1,7 +1,7 @@
 """Complex layers under the names and signatures of `torch.nn`, on native complex tensors."""
 
 from argand.nn.activation import Cardioid, Dropout, ModReLU, ReLU, Split, ZReLU
-from argand.nn.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d
+from argand.nn.batchnorm import Affine, BatchNorm1d, BatchNorm2d, BatchNorm3d
 from argand.nn.conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from argand.nn.convert import Concatenate, Real, Separate, ToComplex
 from argand.nn.layers import Bilinear, Linear
@@ -30,6 +30,7 @@ __all__ = [
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
     "AdaptiveMaxPool3d",
+    "Affine",
     "AvgPool1d",
     "AvgPool2d",
     "AvgPool3d",

@@ -67,18 +67,33 @@ def _normalise(self: Any, input: Tensor) -> Tensor:
             _track(self, mean, covariance, count)
     else:
         mean, covariance = self.running_mean, self.running_var
+    return affine(input, *_map_and_shift(self, mean, covariance))
+
+
+def _map_and_shift(self: Any, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
+    """The 2x2 matrices and complex shifts that normalisation with these statistics amounts to."""
     whitening = inverse_root(covariance, self.eps)
     matrix = self.weight @ whitening if self.affine else whitening
-    centre = torch.view_as_real(mean)
-    shift = -(matrix @ centre.unsqueeze(-1)).squeeze(-1)
+    shift = -(matrix @ torch.view_as_real(mean).unsqueeze(-1)).squeeze(-1)
     if self.bias is not None:
         shift = shift + torch.view_as_real(self.bias)
-    shape = (1, -1) + (1,) * (input.dim() - 2)
+    return matrix, torch.view_as_complex(shift)
+
+
+def evaluation_map(norm: nn.Module) -> tuple[Tensor, Tensor]:
+    """What a batch norm does in evaluation: a 2x2 matrix and a complex shift for each channel."""
+    running: Any = norm
+    return _map_and_shift(running, running.running_mean, running.running_var)
+
+
+def affine(x: Tensor, matrix: Tensor, shift: Tensor) -> Tensor:
+    """M·(re, im) + shift, channel by channel (axis 1)."""
+    shape = (1, -1) + (1,) * (x.dim() - 2)
     (a, b), (c, d) = (row.unbind(-1) for row in matrix.unbind(-2))
-    re, im = input.real, input.imag
+    re, im = x.real, x.imag
     return torch.complex(
-        shift[:, 0].view(shape) + a.view(shape) * re + b.view(shape) * im,
-        shift[:, 1].view(shape) + c.view(shape) * re + d.view(shape) * im,
+        shift.real.view(shape) + a.view(shape) * re + b.view(shape) * im,
+        shift.imag.view(shape) + c.view(shape) * re + d.view(shape) * im,
     )
 
 
@@ -146,3 +161,34 @@ class BatchNorm3d(nn.BatchNorm3d):
 
 
 _TORCH = {BatchNorm1d: nn.BatchNorm1d, BatchNorm2d: nn.BatchNorm2d, BatchNorm3d: nn.BatchNorm3d}
+
+
+class Affine(nn.Module):
+    """M·(re, im) + bias with a real 2x2 matrix for each channel (axis 1): what a batch norm is in evaluation.
+
+    `weight` is (channels, 2, 2) and real, `bias` complex.
+
+    >>> Affine(1)(torch.tensor([[1 + 2j]])).detach()
+    tensor([[1.+2.j]])
+    """
+
+    def __init__(
+        self, num_features: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> None:
+        super().__init__()
+        self.num_features = num_features
+        complex_type = complex_dtype(dtype)
+        eye = torch.eye(2, device=device, dtype=complex_type.to_real())
+        self.weight = nn.Parameter(eye.repeat(num_features, 1, 1))
+        self.bias = nn.Parameter(torch.zeros(num_features, device=device, dtype=complex_type))
+
+    _apply = apply_keeping_field
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Map each channel."""
+        check_complex(self, input)
+        return affine(input, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        """The argument."""
+        return f"{self.num_features}"

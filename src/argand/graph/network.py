@@ -1,0 +1,89 @@
+"""A graph as a module again."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from argand.errors import ArgandError
+from argand.graph.steps import FUNCTIONS, Graph, Step, layer_step
+
+
+class Network(nn.Module):
+    """Runs a graph; its layers are under the paths that they had, so the state's keys are the original's.
+
+    >>> net = nn.Sequential(nn.Linear(3, 2), nn.ReLU())
+    >>> Network(argand.graph.trace(net))(torch.zeros(1, 3)).shape
+    torch.Size([1, 2])
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        places = {step.name: step.path or step.name for step in graph.steps if step.layer is not None}
+        for step in graph.steps:
+            if step.layer is not None:
+                _place(self, places[step.name], step.layer)
+        # The modules are the only owners of the layers, so that sparsify and the like may replace them.
+        self._places = places
+        self._bare = replace(graph, steps=tuple(replace(step, layer=None) for step in graph.steps))
+
+    @property
+    def graph(self) -> Graph:
+        """The graph with the layers that are in the modules now."""
+        layers = {name: self.get_submodule(place) for name, place in self._places.items()}
+        steps = (
+            layer_step(step.name, layers[step.name], step.inputs, step.path) if step.name in layers else step
+            for step in self._bare.steps
+        )
+        return replace(self._bare, steps=tuple(steps))
+
+    def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """Apply the steps in order."""
+        graph = self.graph
+        values = run(graph, inputs)
+        return values[graph.outputs[0]] if graph.single else tuple(values[name] for name in graph.outputs)
+
+
+def _place(root: nn.Module, path: str, layer: nn.Module) -> None:
+    """Put a layer under a dotted path, in containers made for it."""
+    *parents, name = path.split(".")
+    for parent in parents:
+        if parent not in root._modules:
+            root.add_module(parent, nn.Module())
+        root = root._modules[parent]  # type: ignore[assignment]
+    if root._modules.get(name) is not layer:
+        root.add_module(name, layer)
+
+
+def run(graph: Graph, inputs: Sequence[Tensor]) -> dict[str, Any]:
+    """Every value of the graph by its name."""
+    if len(inputs) != len(graph.inputs):
+        raise ArgandError(f"The network takes {len(graph.inputs)} inputs, and was given {len(inputs)}.")
+    values = dict(zip(graph.inputs, inputs, strict=True))
+    for step in graph.steps:
+        values[step.name] = apply(step, [values[name] for name in step.inputs])
+    return values
+
+
+def apply(step: Step, values: Sequence[Tensor]) -> Tensor:
+    """One step's value."""
+    if step.layer is not None:
+        output: Tensor = step.layer(*values)
+        return output
+    return FUNCTIONS[step.kind](*values, **step.options)
+
+
+def values_of(graph: Graph, example: Tensor | tuple[Tensor, ...]) -> dict[str, Tensor]:
+    """The values for an example, in evaluation: their shapes and fields are what a program is written for."""
+    layers = [step.layer for step in graph.steps if step.layer is not None]
+    modes = {module: module.training for layer in layers for module in layer.modules()}
+    try:
+        for layer in layers:
+            layer.eval()
+        with torch.no_grad():
+            return run(graph, example if isinstance(example, tuple) else (example,))
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
