@@ -17,6 +17,8 @@ LEVELS = [
     ["nn"],
     ["priors", "posteriors", "variational", "surgery"],
     ["pruning", "accounting", "summary", "thresholds", "optim"],
+    ["graph", "twin"],
+    ["deploy"],
     ["study"],
     ["cli"],
     ["__main__"],
@@ -84,6 +86,8 @@ def test_only_the_chosen_dependencies_are_imported():
         "matplotlib",
         "plotly",
         "jinja2",
+        "onnx",
+        "onnxruntime",
         "markupsafe",
         "pyarrow",
     }  # the latter in extras, lazily

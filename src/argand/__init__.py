@@ -5,7 +5,8 @@ A network of your own, in your own training loop: `sparsify` it, add `divergence
 """
 
 from argand import nn, optim, priors
-from argand.errors import ArgandError
+from argand.deploy.compact import compact
+from argand.errors import ArgandError, ArgandWarning
 from argand.priors import Prior
 from argand.pruning import Masks, masks
 from argand.summary import Report, report
@@ -17,6 +18,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ArgandError",
+    "ArgandWarning",
     "Masks",
     "Prediction",
     "Prior",
@@ -24,6 +26,7 @@ __all__ = [
     "Sweep",
     "Variational",
     "collapse",
+    "compact",
     "divergence",
     "divergence_backward",
     "log_alpha",

@@ -69,7 +69,7 @@ def trace(net: nn.Module, *, opaque: bool = False) -> Graph:
         raise ArgandError(f"Expected a torch.nn.Module, and was given {type(net).__name__}.")
     if isinstance(net, Network):
         return net.graph
-    root = nn.Sequential(net) if is_leaf(net) else net  # a bare layer
+    root = _holder(net) if is_leaf(net) else net
     with _evaluation(root):
         nodes = _nodes(root, opaque)
     reader = _Reader(root, opaque)
@@ -78,6 +78,20 @@ def trace(net: nn.Module, *, opaque: bool = False) -> Graph:
         steps = tuple(Step(s.name, s.kind, s.inputs, s.layer, "", s.options) for s in graph.steps)
         graph = Graph(graph.inputs, steps, graph.outputs, graph.single)
     return graph
+
+
+class _Pair(nn.Sequential):
+    """Holds one layer of two inputs."""
+
+    def forward(self, input1: Any, input2: Any) -> Any:  # type: ignore[override]
+        """Apply the layer."""
+        return self[0](input1, input2)
+
+
+def _holder(layer: nn.Module) -> nn.Module:
+    """A module around a bare layer, with the layer's number of inputs."""
+    mean = layer.mean if isinstance(layer, Variational) else layer
+    return _Pair(layer) if isinstance(mean, nn.Bilinear) else nn.Sequential(layer)
 
 
 def _nodes(net: nn.Module, opaque: bool) -> fx.Graph:
@@ -112,7 +126,7 @@ def _fx_graph(net: nn.Module, barred: set[nn.Module]) -> fx.Graph:
 
 def _culprit(net: nn.Module, barred: set[nn.Module], error: Exception) -> tuple[nn.Module, str]:
     """The innermost module whose own forward fails to trace, and why."""
-    for module in _entered(net):
+    for module in entered(net):
         if module not in barred:
             try:
                 _fx_graph(module, barred)
@@ -122,11 +136,11 @@ def _culprit(net: nn.Module, barred: set[nn.Module], error: Exception) -> tuple[
     return net, words if words.endswith(".") else words + "."
 
 
-def _entered(net: nn.Module) -> Iterator[nn.Module]:
+def entered(net: nn.Module) -> Iterator[nn.Module]:
     """The children with a forward of their own, through lists."""
     for child in net.children():
         if isinstance(child, nn.ModuleList | nn.ModuleDict):
-            yield from _entered(child)
+            yield from entered(child)
         elif not is_leaf(child):
             yield child
 

@@ -1,0 +1,197 @@
+"""The same network without the units that no longer matter."""
+
+import copy
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from argand.deploy.fold import fold
+from argand.deploy.units import Analysis, Mixing, analyse, grouped
+from argand.errors import ArgandError, ArgandWarning
+from argand.graph import Graph, Step, trace
+from argand.graph.steps import OPAQUE
+from argand.graph.trace import entered, is_leaf
+from argand.surgery import replace
+
+
+def compact(net: nn.Module, *, fold_batchnorm: bool = False) -> nn.Module:
+    """A new network without dead units: the same class, smaller layers, the same outputs in evaluation.
+
+    A unit goes if every weight that reads it is zero, or if it is a constant (no kept weight feeds it) that its
+    readers can take into their biases; then again, until nothing changes. Sums tie units together, and groups of a
+    convolution stay equally large. The argument is untouched.
+
+    Args:
+        net: a plain network; `argand.collapse` a sparsified one first, and apply its masks.
+        fold_batchnorm: put batch norms into the layers before them. A complex one whose 2x2 map is no complex number
+            becomes an `argand.nn.Affine`.
+
+    What can't be read as a graph (a forward with data-dependent control flow) stays as it is, with a warning.
+
+    >>> net = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+    >>> with torch.no_grad():
+    ...     net[2].weight[:, 1] = 0  # nothing reads the second unit
+    >>> argand.compact(net)
+    Sequential(
+      (0): Linear(in_features=4, out_features=2, bias=True)
+      (1): ReLU()
+      (2): Linear(in_features=2, out_features=2, bias=True)
+    )
+    """
+    if not isinstance(net, nn.Module):
+        raise ArgandError(f"compact takes a torch.nn.Module, and was given {type(net).__name__}.")
+    return _compacted(copy.deepcopy(net), fold_batchnorm, "")
+
+
+def _compacted(net: nn.Module, fold_batchnorm: bool, path: str) -> nn.Module:
+    """The network itself, made smaller in place."""
+    try:
+        graph = trace(net, opaque=True)
+    except ArgandError as error:
+        where = f'The forward of "{path}"' if path else "The network's own forward"
+        _warn(f"{where} is left as it is, and the modules in it are made smaller one by one. {error}")
+        parts = list(entered(net))
+    else:
+        opaque = [step for step in graph.steps if step.kind == OPAQUE]
+        parts = [step.layer for step in opaque if step.layer is not None and not is_leaf(step.layer)]
+        unknown = [step.at if step.path else step.name for step in opaque if step.layer not in parts]
+        if unknown:
+            _warn(f"What these read and give is left as it is, since compact does not know them: {', '.join(unknown)}.")
+        if fold_batchnorm:
+            placed = fold(graph)
+            replace(net, lambda at, module: placed.get(at))
+        while _shrink(trace(net, opaque=True)):
+            pass
+    for part in parts:
+        inside = next(name for name, module in net.named_modules() if module is part)
+        _compacted(part, fold_batchnorm, f"{path}.{inside}".lstrip("."))
+    return net
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, ArgandWarning, stacklevel=4)
+
+
+@torch.no_grad()
+def _shrink(graph: Graph) -> bool:
+    """Take out, once, all units that can go; whether there were any."""
+    analysis = analyse(graph)
+    removed = _removable(analysis)
+    if not removed.any():
+        return False
+    for mixing in analysis.mixing:
+        _shrink_mixing(mixing, removed[analysis.roots(mixing.outputs)], removed[analysis.roots(mixing.inputs)])
+    for step, units in analysis.per_unit:
+        _shrink_per_unit(step, ~removed[analysis.roots(units)])
+    return True
+
+
+def _removable(analysis: Analysis) -> Tensor:
+    """By number of unit, whether it goes: the largest set in which no unit is needed by one that stays."""
+    every = torch.arange(len(analysis.parents))
+    removed = analysis.roots(every) == every  # the others are one with their root
+    for unit in analysis.pinned:
+        removed[analysis.root(unit)] = False
+    layers = [(m, analysis.roots(m.outputs), analysis.roots(m.inputs)) for m in analysis.mixing]
+    count = -1
+    while count != int(removed.sum()):
+        count = int(removed.sum())
+        for mixing, outputs, inputs in layers:
+            absorbed = mixing.constant & (_foldable(mixing) | (mixing.value == 0))
+            removed[inputs[_reads(mixing, ~removed[outputs]) & ~absorbed]] = False
+        if count == int(removed.sum()):  # groups are made equal only among units that nothing else holds
+            for mixing, outputs, inputs in layers:
+                _keep_groups_equal(removed, outputs, inputs, mixing.sizes)
+    return removed
+
+
+def _reads(mixing: Mixing, stay: Tensor) -> Tensor:
+    """Which columns have, in a row that stays, a weight that is not zero."""
+    weight = mixing.layer.weight
+    if mixing.step.kind == "Bilinear":
+        used = weight[stay[0]] != 0
+        return torch.cat([used.any(2).any(0), used.any(1).any(0)]).unsqueeze(0)
+    return ((grouped(mixing.layer, weight) != 0).any(3) & stay.unsqueeze(2)).any(1)
+
+
+def _foldable(mixing: Mixing) -> bool:
+    """Whether a constant input is the same as a bias, at the borders too."""
+    layer = mixing.layer
+    if mixing.step.kind == "Linear":
+        return True
+    if mixing.step.kind == "Bilinear" or layer.transposed:
+        return False
+    padded = layer.padding if isinstance(layer.padding, str) else any(layer.padding)
+    return layer.padding_mode != "zeros" or padded in (False, "valid")
+
+
+def _keep_groups_equal(removed: Tensor, outputs: Tensor, inputs: Tensor, sizes: tuple[int, ...]) -> None:
+    """Leave so many units that the layer's groups stay equally large, and none is empty."""
+    gone = removed[outputs].all(1) & removed[inputs].all(1)
+    if gone.all():
+        gone[0] = False
+    for side in (outputs[~gone], *torch.split(inputs[~gone], list(sizes), 1)):
+        drop = removed[side]
+        most = min(int(drop.sum(1).min()), side.shape[1] - 1)
+        removed[side[drop & (drop.cumsum(1) > most)]] = False
+
+
+def _shrink_mixing(mixing: Mixing, out_gone: Tensor, in_gone: Tensor) -> None:
+    """Take rows and columns out of a layer; constants among the columns go into its bias."""
+    layer = mixing.layer
+    if mixing.step.kind == "Bilinear":
+        _shrink_bilinear(layer, ~out_gone[0], ~in_gone[0])
+        return
+    if not (out_gone.any() or in_gone.any()):
+        return
+    weight = grouped(layer, layer.weight)
+    folded = torch.where(in_gone & mixing.constant, mixing.value, torch.zeros_like(mixing.value)).to(weight.dtype)
+    shift = torch.einsum("goik,gi->go", weight, folded).flatten()
+    bias = layer.bias
+    if bias is None and (shift != 0).any():
+        layer.bias = bias = nn.Parameter(torch.zeros_like(shift), requires_grad=layer.weight.requires_grad)
+    if bias is not None:
+        layer.bias = _like(bias, (bias + shift)[~out_gone.flatten()])
+    groups = [
+        part[~o][:, ~i] for part, o, i in zip(weight, out_gone, in_gone, strict=True) if not (o.all() and i.all())
+    ]
+    kept = torch.stack(groups)
+    count, outputs, inputs, _ = kept.shape
+    if getattr(layer, "transposed", False):
+        kept, rows = kept.transpose(1, 2), count * inputs
+    else:
+        rows = count * outputs
+    layer.weight = _like(layer.weight, kept.reshape(rows, -1, *layer.weight.shape[2:]))
+    if mixing.step.kind == "Linear":
+        layer.out_features, layer.in_features = outputs, inputs
+    else:
+        layer.groups, layer.out_channels, layer.in_channels = count, count * outputs, count * inputs
+
+
+def _shrink_bilinear(layer: Any, rows: Tensor, columns: Tensor) -> None:
+    first, second = torch.split(columns, [layer.in1_features, layer.in2_features])
+    layer.weight = _like(layer.weight, layer.weight[rows][:, first][:, :, second])
+    if layer.bias is not None:
+        layer.bias = _like(layer.bias, layer.bias[rows])
+    layer.out_features, layer.in1_features, layer.in2_features = layer.weight.shape
+
+
+def _shrink_per_unit(step: Step, stay: Tensor) -> None:
+    """Take units out of parameters and statistics that have an entry for each."""
+    layer: Any = step.layer
+    if stay.all():
+        return
+    for name, parameter in list(layer._parameters.items()):
+        if parameter is not None:
+            setattr(layer, name, _like(parameter, parameter[stay]))
+    for name, buffer in list(layer._buffers.items()):
+        if buffer is not None and buffer.dim():
+            setattr(layer, name, buffer[stay].clone())
+    count = "num_features" if hasattr(layer, "num_features") else "num_parameters"
+    setattr(layer, count, int(stay.sum()))
+
+
+def _like(parameter: Tensor, value: Tensor) -> nn.Parameter:
+    return nn.Parameter(value.detach().clone(memory_format=torch.contiguous_format), parameter.requires_grad)
