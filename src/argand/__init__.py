@@ -6,6 +6,7 @@ A network of your own, in your own training loop: `sparsify` it, add `divergence
 
 from argand import nn, optim, priors
 from argand.deploy.compact import compact
+from argand.deploy.pack import load, save
 from argand.errors import ArgandError, ArgandWarning
 from argand.priors import Prior
 from argand.pruning import Masks, masks
@@ -29,6 +30,7 @@ __all__ = [
     "compact",
     "divergence",
     "divergence_backward",
+    "load",
     "log_alpha",
     "masks",
     "nn",
@@ -36,6 +38,7 @@ __all__ = [
     "predict",
     "priors",
     "report",
+    "save",
     "sparsify",
     "sweep",
 ]

@@ -13,22 +13,41 @@ from argand.surgery import is_linear_in_weight
 VALUE_BYTES = 4  # of a stored float: fp32
 
 
+def encoded_sizes(mask: Tensor) -> dict[str, int]:
+    """Bytes that say where the kept weights are, by encoding; "dense" needs none, since it stores every weight.
+
+    A bit for each weight; or the gaps between kept ones in one byte or two, where the largest value escapes: it skips
+    so many weights and keeps none.
+    """
+    positions = mask.flatten().nonzero().flatten()
+    gaps = torch.diff(positions, prepend=positions.new_tensor([-1])) - 1
+    return {
+        "dense": 0,
+        "bitmask": -(-mask.numel() // 8),
+        "gaps8": len(positions) + int((gaps // 255).sum()),
+        "gaps16": 2 * (len(positions) + int((gaps // 65535).sum())),
+    }
+
+
+def best_encoding(mask: Tensor, floats: int, value_bytes: int = VALUE_BYTES) -> tuple[str, int]:
+    """The smallest encoding of a weight and its bytes, values and positions together."""
+    kept, weight = int(mask.sum()), floats * value_bytes
+    sizes = {
+        name: size + (mask.numel() if name == "dense" else kept) * weight for name, size in encoded_sizes(mask).items()
+    }
+    name = min(sizes, key=lambda name: sizes[name])
+    return name, sizes[name]
+
+
 def stored_bytes(mask: Tensor, floats: int, value_bytes: int = VALUE_BYTES) -> int:
     """Bytes of a weight in the file: the kept values and their positions, in the smallest of four encodings.
 
-    Dense; a bitmask; or the gaps between kept positions in one byte or two, where the largest value escapes to the
-    next. `floats` is the number of floats a weight holds: 1, or 2 if complex.
+    `floats` is the number of floats a weight holds: 1, or 2 if complex.
 
     >>> stored_bytes(torch.ones(10, 10, dtype=torch.bool), floats=2)
     800
     """
-    total = mask.numel()
-    positions = mask.flatten().nonzero().flatten()
-    values = len(positions) * floats * value_bytes
-    gaps = torch.diff(positions, prepend=positions.new_tensor([-1])) - 1
-    byte_gaps = len(positions) + int((gaps // 255).sum())
-    word_gaps = 2 * (len(positions) + int((gaps // 65535).sum()))
-    return min(total * floats * value_bytes, values + min(-(-total // 8), byte_gaps, word_gaps))
+    return best_encoding(mask, floats, value_bytes)[1]
 
 
 def by_units(layer: nn.Module, mask: Tensor) -> tuple[Tensor, Tensor]:
