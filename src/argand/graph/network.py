@@ -1,14 +1,15 @@
 """A graph as a module again."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from argand.errors import ArgandError
-from argand.graph.steps import FUNCTIONS, Graph, Step, layer_step
+from argand.graph.steps import FUNCTIONS, Graph, layer_step
 
 
 class Network(nn.Module):
@@ -27,6 +28,7 @@ class Network(nn.Module):
                 _place(self, places[step.name], step.layer)
         # The modules are the only owners of the layers, so that sparsify and the like may replace them.
         self._places = places
+        self._finders = {name: attrgetter(place) for name, place in places.items()}
         self._bare = replace(graph, steps=tuple(replace(step, layer=None) for step in graph.steps))
 
     @property
@@ -41,8 +43,8 @@ class Network(nn.Module):
 
     def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Apply the steps in order."""
-        graph = self.graph
-        values = run(graph, inputs)
+        graph = self._bare
+        values = run(graph, inputs, {name: find(self) for name, find in self._finders.items()})
         return values[graph.outputs[0]] if graph.single else tuple(values[name] for name in graph.outputs)
 
 
@@ -57,22 +59,17 @@ def _place(root: nn.Module, path: str, layer: nn.Module) -> None:
         root.add_module(name, layer)
 
 
-def run(graph: Graph, inputs: Sequence[Tensor]) -> dict[str, Any]:
-    """Every value of the graph by its name."""
+def run(graph: Graph, inputs: Sequence[Tensor], layers: Mapping[str, nn.Module] | None = None) -> dict[str, Any]:
+    """Every value of the graph by its name; `layers` by the names of their steps, unless they are in the steps."""
     if len(inputs) != len(graph.inputs):
         raise ArgandError(f"The network takes {len(graph.inputs)} inputs, and was given {len(inputs)}.")
+    if layers is None:
+        layers = {step.name: step.layer for step in graph.steps if step.layer is not None}
     values = dict(zip(graph.inputs, inputs, strict=True))
     for step in graph.steps:
-        values[step.name] = apply(step, [values[name] for name in step.inputs])
+        function = layers.get(step.name) or FUNCTIONS[step.kind]
+        values[step.name] = function(*(values[name] for name in step.inputs), **step.options)
     return values
-
-
-def apply(step: Step, values: Sequence[Tensor]) -> Tensor:
-    """One step's value."""
-    if step.layer is not None:
-        output: Tensor = step.layer(*values)
-        return output
-    return FUNCTIONS[step.kind](*values, **step.options)
 
 
 def values_of(graph: Graph, example: Tensor | tuple[Tensor, ...]) -> dict[str, Tensor]:

@@ -31,7 +31,13 @@ _SHAPES: dict[Any, tuple[str, tuple[str, ...]]] = {
     **dict.fromkeys((torch.unsqueeze, "unsqueeze"), ("unsqueeze", ("dim",))),
 }
 _RESHAPES = (torch.reshape, "reshape", "view", "flatten")
-_DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout)
+_DROPOUTS: dict[Any, type[nn.Module]] = {
+    F.dropout: nn.Dropout,
+    F.dropout1d: nn.Dropout1d,
+    F.dropout2d: nn.Dropout2d,
+    F.dropout3d: nn.Dropout3d,
+    F.alpha_dropout: nn.AlphaDropout,
+}
 _NOTHING = ("contiguous", "clone", "detach", torch.clone)
 
 
@@ -59,8 +65,10 @@ def is_leaf(module: nn.Module) -> bool:
     return layer or isinstance(module, (Variational, *SILENT)) or kind_of(module) is not None
 
 
-def trace(net: nn.Module, *, opaque: bool = False) -> Graph:
+def trace(net: nn.Module, *, opaque: bool = False, training: bool = False) -> Graph:
     """The graph of a network in evaluation. With `opaque`, what can't be read is one step; else it is refused.
+
+    With `training`, what acts in training alone stays in: dropout, as steps of that name, and "detach".
 
     >>> [step.kind for step in trace(nn.Sequential(nn.Linear(3, 2), nn.Dropout(), nn.ReLU())).steps]
     ['Linear', 'ReLU']
@@ -72,7 +80,7 @@ def trace(net: nn.Module, *, opaque: bool = False) -> Graph:
     root = _holder(net) if is_leaf(net) else net
     with _evaluation(root):
         nodes = _nodes(root, opaque)
-    reader = _Reader(root, opaque)
+    reader = _Reader(root, opaque, training)
     graph = reader.read(nodes)
     if root is not net:
         steps = tuple(Step(s.name, s.kind, s.inputs, s.layer, "", s.options) for s in graph.steps)
@@ -157,10 +165,10 @@ def _evaluation(net: nn.Module) -> Iterator[None]:
 
 
 class _Reader:
-    """From fx's nodes to steps. Values that do nothing (dropout) are aliases of their input."""
+    """From fx's nodes to steps. What does nothing (dropout, unless `training`) is an alias of its input."""
 
-    def __init__(self, net: nn.Module, opaque: bool) -> None:
-        self.net, self.opaque = net, opaque
+    def __init__(self, net: nn.Module, opaque: bool, training: bool) -> None:
+        self.net, self.opaque, self.training = net, opaque, training
         self.steps: list[Step] = []
         self.alias: dict[fx.Node, str] = {}
         self.sizes: dict[fx.Node, tuple[str, Any]] = {}  # x.shape, x.size(0): the value and the axis (None for all)
@@ -216,7 +224,7 @@ class _Reader:
         path = str(node.target)
         layer = self.net.get_submodule(path)
         if isinstance(layer, SILENT):
-            self.alias[node] = self._value(node.args[0])
+            self._silent(node, node.args[0], None if isinstance(layer, nn.Identity) else layer, path)
             return
         given = [*node.args, *node.kwargs.values()]
         step = layer_step(node.name, layer, tuple(self._value(x) for x in given), path)
@@ -232,7 +240,8 @@ class _Reader:
         first, *rest = node.args or (None,)
         named = dict(node.kwargs)
         if target in _NOTHING or target in _DROPOUTS:
-            self.alias[node] = self._value(first)
+            make = _DROPOUTS.get(target)
+            self._silent(node, first, make(rest[0] if rest else named.get("p", 0.5)) if make else None)
         elif target in (getattr, "size", "shape") or target is operator.getitem:
             self._size(node, first, rest)
         elif target in _ARITHMETIC:
@@ -262,6 +271,14 @@ class _Reader:
             self._reshape(node, rest)
         else:
             raise _UnknownError
+
+    def _silent(self, node: fx.Node, first: Any, layer: nn.Module | None, path: str = "") -> None:
+        if self.training and layer is not None:
+            self._add(node, Step(node.name, type(layer).__name__, (self._value(first),), layer, path))
+        elif self.training and node.target == "detach":
+            self._one(node, "detach")
+        else:
+            self.alias[node] = self._value(first)
 
     def _one(self, node: fx.Node, kind: str, **options: Any) -> None:
         self._add(node, Step(node.name, kind, (self._value(node.args[0]),), options=options))
