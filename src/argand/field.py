@@ -4,6 +4,7 @@ Every formula of the package is written once, for a field of real dimension k. W
 is here: the squared modulus, the dimension, the noise, and how a tensor is seen as real numbers.
 """
 
+import math
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -31,6 +32,12 @@ def field_name(x: Tensor) -> str:
 def real_view(x: Tensor) -> Tensor:
     """The same memory as real numbers: itself, or with a last axis (re, im)."""
     return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
+
+
+def parts(x: Tensor) -> tuple[Tensor, Tensor]:
+    """(re, im) of a complex tensor, as views."""
+    re, im = real_view(x).unbind(-1)
+    return re, im
 
 
 def real_views(tensors: Iterable[Tensor]) -> list[Tensor]:
@@ -79,9 +86,22 @@ def modulus(x: Tensor) -> Tensor:
     return size
 
 
+def modulus_of(re: Tensor, im: Tensor) -> Tensor:
+    """`modulus` from the parts, in operations that exporters and compilers know."""
+    zero = (re == 0) & (im == 0)
+    size = torch.hypot(torch.where(zero, 1.0, re), im)  # away from 0, where its derivative is NaN
+    return torch.where(zero, 0.0, size)
+
+
 def noise_like(x: Tensor) -> Tensor:
-    """Standard noise e with E|e|² = 1: N(0, 1), or CN(0, 1) drawn in interleaved (re, im) order."""
-    return torch.randn_like(x)
+    """Standard noise e with E|e|² = 1: N(0, 1), or CN(0, 1), drawn in the order of the axes, (re, im) interleaved."""
+    return torch.randn_like(x, memory_format=torch.contiguous_format)
+
+
+def noise_parts_like(re: Tensor) -> tuple[Tensor, Tensor]:
+    """The parts of `noise_like` of a complex tensor with these real parts: the same for one seed, up to rounding."""
+    re, im = (math.sqrt(0.5) * torch.randn(*re.shape, 2, dtype=re.dtype, device=re.device)).unbind(-1)
+    return re, im
 
 
 class _SafeSqrt(torch.autograd.Function):
@@ -119,15 +139,24 @@ def safe_sqrt(v: Tensor) -> Tensor:
 def improper_noise(variance: Tensor, relation: Tensor) -> Tensor:
     """Complex Gaussian noise with E|n|² = variance (real) and E n² = relation (complex, of modulus <= variance).
 
-    With c = relation/variance and d = 1 + sqrt(1 - |c|²), and e ~ CN(0, 1), this is
+    Its formula is that of `improper_noise_of`, on the parts.
+    """
+    return torch.complex(*improper_noise_of(variance, *parts(relation), *parts(noise_like(relation))))
+
+
+def improper_noise_of(variance: Tensor, p: Tensor, q: Tensor, e: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
+    """The parts of the noise with relation p + jq, from the parts of standard noise e + jf.
+
+    With c = relation/variance and d = 1 + sqrt(1 - |c|²), and standard noise e, this is
     sqrt(variance)·(sqrt(d/2)·e + c/sqrt(2d)·conj(e)): the symmetric root of the 2x2 covariance. It needs no angle, and
     unlike the half-angle form it is differentiable at relation = 0.
     """
     positive = variance > torch.finfo(variance.dtype).tiny
-    c = relation / torch.where(positive, variance, torch.ones_like(variance))  # a reciprocal's square could overflow
-    d = 1 + safe_sqrt(1 - abs2(c))
-    e = noise_like(relation)
-    return (e * (d / 2).sqrt() + c * e.conj() * (2 * d).rsqrt()) * safe_sqrt(variance)
+    scale = torch.where(positive, variance, torch.ones_like(variance))
+    c, s = p / scale, q / scale  # a reciprocal's square could overflow
+    d = 1 + safe_sqrt(1 - torch.addcmul(c.square(), s, s))
+    root, plain, turned = safe_sqrt(variance), (d / 2).sqrt(), (2 * d).rsqrt()
+    return (e * plain + (c * e + s * f) * turned) * root, (f * plain + (s * e - c * f) * turned) * root
 
 
 def real_dtype(dtype: torch.dtype) -> torch.dtype:

@@ -64,8 +64,12 @@ class ModReLU(nn.Module):
     def forward(self, input: Tensor) -> Tensor:
         """Shrink the moduli and keep the phases."""
         check_complex(self, input)
-        shape = [1, -1] + [1] * (input.dim() - 2) if self.num_parameters > 1 else [1]
-        return input * _mod_relu_gain(modulus(input), self.bias.view(shape))
+        return input * self.gain(modulus(input))
+
+    def gain(self, size: Tensor) -> Tensor:
+        """What entries of these moduli are multiplied by."""
+        shape = [1, -1] + [1] * (size.dim() - 2) if self.num_parameters > 1 else [1]
+        return _mod_relu_gain(size, self.bias.view(shape))
 
     def extra_repr(self) -> str:
         """The arguments."""
@@ -75,8 +79,8 @@ class ModReLU(nn.Module):
 def _mod_relu_gain(size: Tensor, bias: Tensor) -> Tensor:
     """max(1 + b/|z|, 0), and 0 at z = 0, with finite gradients everywhere."""
     nonzero = size > 0
-    gain = F.relu(1 + bias / torch.where(nonzero, size, torch.ones_like(size)))
-    return torch.where(nonzero, gain, torch.zeros_like(gain))
+    gain = F.relu(1 + bias / torch.where(nonzero, size, 1.0))
+    return torch.where(nonzero, gain, 0.0)
 
 
 class Cardioid(nn.Module):
@@ -89,9 +93,11 @@ class Cardioid(nn.Module):
     def forward(self, input: Tensor) -> Tensor:
         """Scale by half of one plus the cosine of the phase."""
         check_complex(self, input)
-        size = modulus(input)
-        cosine = input.real / torch.where(size > 0, size, torch.ones_like(size))
-        return input * (0.5 + 0.5 * cosine)
+        return input * self.gain(input.real, modulus(input))
+
+    def gain(self, re: Tensor, size: Tensor) -> Tensor:
+        """What entries of these real parts and moduli are multiplied by."""
+        return 0.5 + 0.5 * re / torch.where(size > 0, size, 1.0)
 
 
 class ZReLU(nn.Module):
@@ -104,7 +110,11 @@ class ZReLU(nn.Module):
     def forward(self, input: Tensor) -> Tensor:
         """Keep the first quadrant."""
         check_complex(self, input)
-        return torch.where((input.real >= 0) & (input.imag >= 0), input, torch.zeros_like(input))
+        return torch.where(self.passes(input.real, input.imag), input, torch.zeros_like(input))
+
+    def passes(self, re: Tensor, im: Tensor) -> Tensor:
+        """Which entries of these parts pass."""
+        return (re >= 0) & (im >= 0)
 
 
 class Dropout(nn.Dropout):
@@ -119,5 +129,9 @@ class Dropout(nn.Dropout):
         check_complex(self, input)
         if not self.training or self.p == 0:
             return input
-        mask = F.dropout(torch.ones_like(input.real), self.p)
+        mask = self.mask(input.real)
         return input.mul_(mask) if self.inplace else input * mask
+
+    def mask(self, re: Tensor) -> Tensor:
+        """What entries of these real parts are multiplied by in training."""
+        return F.dropout(torch.ones_like(re, memory_format=torch.contiguous_format), self.p)

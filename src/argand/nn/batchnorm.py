@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from argand.field import complex_dtype
+from argand.field import complex_dtype, parts, real_view
 from argand.nn.layers import apply_keeping_field, check_complex
 
 
@@ -60,52 +60,60 @@ def _reset_parameters(self: Any) -> None:
 def _normalise(self: Any, input: Tensor) -> Tensor:
     """Whiten with the batch's statistics in training, with the running ones in evaluation."""
     check_complex(self, input)
-    self._check_input_dim(input)
-    if self.training or not self.track_running_stats:
-        mean, covariance, count = _statistics(input)
-        if self.training and self.track_running_stats:
-            _track(self, mean, covariance, count)
+    re, im = parts(input)
+    return torch.complex(*normalise_parts(self, re.contiguous(), im.contiguous()))  # strided parts are slow
+
+
+def normalise_parts(norm: nn.Module, re: Tensor, im: Tensor) -> tuple[Tensor, Tensor]:
+    """What a complex batch norm does to the parts; in training it moves the running statistics."""
+    layer: Any = norm
+    layer._check_input_dim(re)
+    if layer.training or not layer.track_running_stats:
+        mean, covariance, count = _statistics(re, im)
+        if layer.training and layer.track_running_stats:
+            _track(layer, mean, covariance, count)
     else:
-        mean, covariance = self.running_mean, self.running_var
-    return affine(input, *_map_and_shift(self, mean, covariance))
+        mean, covariance = real_view(layer.running_mean), layer.running_var
+    return affine_parts(re, im, *_map_and_shift(layer, mean, covariance))
 
 
 def _map_and_shift(self: Any, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
-    """The 2x2 matrices and complex shifts that normalisation with these statistics amounts to."""
+    """The 2x2 matrices and shifts (re, im) that normalisation with these statistics amounts to."""
     whitening = inverse_root(covariance, self.eps)
     matrix = self.weight @ whitening if self.affine else whitening
-    shift = -(matrix @ torch.view_as_real(mean).unsqueeze(-1)).squeeze(-1)
-    if self.bias is not None:
-        shift = shift + torch.view_as_real(self.bias)
-    return matrix, torch.view_as_complex(shift)
+    shift = -(matrix @ mean.unsqueeze(-1)).squeeze(-1)
+    return matrix, shift if self.bias is None else shift + real_view(self.bias)
 
 
 def evaluation_map(norm: nn.Module) -> tuple[Tensor, Tensor]:
     """What a batch norm does in evaluation: a 2x2 matrix and a complex shift for each channel."""
     running: Any = norm
-    return _map_and_shift(running, running.running_mean, running.running_var)
+    matrix, shift = _map_and_shift(running, real_view(running.running_mean), running.running_var)
+    return matrix, torch.view_as_complex(shift)
 
 
 def affine(x: Tensor, matrix: Tensor, shift: Tensor) -> Tensor:
     """M·(re, im) + shift, channel by channel (axis 1)."""
-    shape = (1, -1) + (1,) * (x.dim() - 2)
-    (a, b), (c, d) = (row.unbind(-1) for row in matrix.unbind(-2))
-    re, im = x.real, x.imag
-    return torch.complex(
-        shift.real.view(shape) + a.view(shape) * re + b.view(shape) * im,
-        shift.imag.view(shape) + c.view(shape) * re + d.view(shape) * im,
-    )
+    return torch.complex(*affine_parts(*parts(x), matrix, real_view(shift)))
 
 
-def _statistics(x: Tensor) -> tuple[Tensor, Tensor, int]:
-    """Mean (complex), biased covariance of (re, im), and count, for each channel."""
-    axes = [0, *range(2, x.dim())]
-    count = x.numel() // x.shape[1]
-    mean = x.mean(axes)
-    centred = x - mean.view((1, -1) + (1,) * (x.dim() - 2))
-    re, im = centred.real, centred.imag
+def affine_parts(re: Tensor, im: Tensor, matrix: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
+    """`affine` on the parts, with the shift as (re, im) along the last axis."""
+    shape = (1, -1) + (1,) * (re.dim() - 2)
+    (a, b), (c, d) = ((entry.view(shape) for entry in row.unbind(-1)) for row in matrix.unbind(-2))
+    p, q = (part.view(shape) for part in shift.unbind(-1))
+    return p + a * re + b * im, q + c * re + d * im
+
+
+def _statistics(re: Tensor, im: Tensor) -> tuple[Tensor, Tensor, int]:
+    """Mean and biased covariance of (re, im), and count, for each channel."""
+    axes = [0, *range(2, re.dim())]
+    count = re.numel() // re.shape[1]
+    means = re.mean(axes, keepdim=True), im.mean(axes, keepdim=True)
+    re, im = re - means[0], im - means[1]
     rr, ri, ii = (re * re).mean(axes), (re * im).mean(axes), (im * im).mean(axes)
-    return mean, torch.stack([torch.stack([rr, ri], -1), torch.stack([ri, ii], -1)], -2), count
+    covariance = torch.stack([torch.stack([rr, ri], -1), torch.stack([ri, ii], -1)], -2)
+    return torch.stack([mean.flatten() for mean in means], -1), covariance, count
 
 
 def _track(self: Any, mean: Tensor, covariance: Tensor, count: int) -> None:
@@ -113,9 +121,9 @@ def _track(self: Any, mean: Tensor, covariance: Tensor, count: int) -> None:
     with torch.no_grad():
         self.num_batches_tracked.add_(1)
         step = 1 / self.num_batches_tracked if self.momentum is None else self.momentum
-        self.running_mean.lerp_(mean, torch.as_tensor(step, dtype=mean.dtype, device=mean.device))
         unbiased = covariance * (count / max(count - 1, 1))
-        self.running_var.lerp_(unbiased, torch.as_tensor(step, dtype=unbiased.dtype, device=unbiased.device))
+        for running, new in ((real_view(self.running_mean), mean), (self.running_var, unbiased)):
+            running.lerp_(new, torch.as_tensor(step, dtype=new.dtype, device=new.device))
 
 
 def inverse_root(covariance: Tensor, eps: float) -> Tensor:

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from argand.nn.kernels import complex_convolution
+from argand.nn.kernels import Convolution, complex_convolution
 from argand.nn.layers import check_field, complex_layer
 
 _TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
@@ -23,17 +23,23 @@ def _convolve(self: _ConvNd, input: Tensor) -> Tensor:
 def _convolve_transposed(self: _ConvTransposeNd, input: Tensor, output_size: list[int] | None = None) -> Tensor:
     """Apply the transposed convolution; `output_size` resolves the ambiguity of strides."""
     check_field(self, self.weight, input)
-    n = self.weight.dim() - 2
-    geometry: Any = self.stride, self.padding, self.kernel_size, n, self.dilation
-    output_padding = self._output_padding(input, output_size, *geometry)
-
-    def convolve(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        options: tuple[Any, ...] = self.stride, self.padding, output_padding, self.groups, self.dilation
-        return _TRANSPOSED[n](x, weight, bias, *options)
-
+    convolve = transposed_convolution(self, input, output_size)
     if not input.is_complex():
         return convolve(input, self.weight, self.bias)
     return complex_convolution(convolve, input, self.weight, self.bias, self.groups, transposed=True)
+
+
+def transposed_convolution(layer: _ConvTransposeNd, input: Tensor, output_size: list[int] | None = None) -> Convolution:
+    """The layer's convolution with any weight and bias, for inputs of this shape."""
+    n = len(layer.kernel_size)
+    geometry: Any = layer.stride, layer.padding, layer.kernel_size, n, layer.dilation
+    output_padding = layer._output_padding(input, output_size, *geometry)
+
+    def convolve(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        options: tuple[Any, ...] = layer.stride, layer.padding, output_padding, layer.groups, layer.dilation
+        return _TRANSPOSED[n](x, weight, bias, *options)
+
+    return convolve
 
 
 @complex_layer

@@ -75,13 +75,18 @@ class Separate(nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Pair the first half of the channels with the second."""
+        return torch.complex(*self.parts(input))
+
+    def parts(self, input: Tensor) -> tuple[Tensor, Tensor]:
+        """The real and the imaginary channels."""
         _check_real(self, input)
         if input.shape[self.dim] % 2:
             raise ArgandError(
                 f"Separate(dim={self.dim}) pairs real channels [re; im] and was given {input.shape[self.dim]} of them "
                 f"(shape {tuple(input.shape)}): their number must be even."
             )
-        return torch.complex(*input.chunk(2, self.dim))
+        re, im = input.chunk(2, self.dim)
+        return re, im
 
     def extra_repr(self) -> str:
         """The arguments."""

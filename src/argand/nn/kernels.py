@@ -8,8 +8,12 @@ faster depends on the shape; `benchmarks/conv_kernels.py` prints the table behin
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from argand.field import parts
+
+Parts = tuple[Tensor, Tensor]  # (re, im)
 Convolution = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
@@ -34,9 +38,63 @@ def native(convolve: Convolution, x: Tensor, weight: Tensor, bias: Tensor | None
 
 def stacked(convolve: Convolution, x: Tensor, weight: Tensor, bias: Tensor | None, transposed: bool = False) -> Tensor:
     """One real convolution on stacked channels; a transposed one has weights of (in, out) channels."""
-    channels = 1 - weight.dim()  # the channel axis, counted from the end: inputs may lack the batch axis
-    a, b = weight.real, weight.imag
+    both = None if bias is None else parts(bias)
+    return torch.complex(*stacked_parts(convolve, parts(x), parts(weight), both, transposed))
+
+
+def stacked_parts(convolve: Convolution, x: Parts, weight: Parts, bias: Parts | None, transposed: bool) -> Parts:
+    """One real convolution with the block weight."""
+    a, b = weight
+    channels = 1 - a.dim()  # the channel axis, counted from the end: inputs may lack the batch axis
     upper, lower = (b, -b) if transposed else (-b, b)
     block = torch.cat([torch.cat([a, upper], 1), torch.cat([lower, a], 1)], 0)
-    both = None if bias is None else torch.cat([bias.real, bias.imag])
-    return torch.complex(*convolve(torch.cat([x.real, x.imag], channels), block, both).chunk(2, channels))
+    both = None if bias is None else torch.cat(bias)
+    re, im = convolve(torch.cat(x, channels), block, both).chunk(2, channels)
+    return re, im
+
+
+def three_parts(convolve: Convolution, x: Parts, weight: Parts, bias: Parts | None) -> Parts:
+    """Three real convolutions, as torch's complex one does."""
+    (re, im), (a, b) = x, weight
+    first, second, both = convolve(re, a, None), convolve(im, b, None), convolve(re + im, a + b, None)
+    out = first - second, both - first - second
+    if bias is None:
+        return out
+    shape = (-1,) + (1,) * (a.dim() - 2)
+    return out[0] + bias[0].view(shape), out[1] + bias[1].view(shape)
+
+
+def convolution_of_parts(
+    convolve: Convolution, x: Parts, weight: Parts, bias: Parts | None, groups: int, transposed: bool = False
+) -> Parts:
+    """`complex_convolution` in real arithmetic on the parts (re, im) of everything."""
+    if prefers_stacked(weight[0], groups):
+        return stacked_parts(convolve, x, weight, bias, transposed)
+    return three_parts(convolve, x, weight, bias)
+
+
+def prefers_interleaved(weight: Tensor) -> bool:
+    """Whether a linear layer is faster without a copy of its weight, given as a real view: with many outputs."""
+    return weight.shape[0] > 2**10
+
+
+def linear_of_parts(x: Parts, weight: Tensor, bias: Tensor | None) -> Parts:
+    """Wx + b in real arithmetic in one product, for a weight and bias given as real views, (re, im) last.
+
+    Many outputs: the weight stays as it lies, (re, im) interleaved along the input axis, and is met by x as (re, -im)
+    and (im, re). Few: the weight is laid out as rows [a; b], which both parts of x meet.
+    """
+    re, im = x
+    outputs = weight.shape[0]
+    if prefers_interleaved(weight):
+        both = torch.stack([torch.stack([re, -im], -1), torch.stack([im, re], -1)]).flatten(-2)
+        p, q = F.linear(both, weight.flatten(1)).unbind(0)
+    else:
+        rows = weight.permute(2, 0, 1).flatten(0, 1)
+        with_re, with_im = F.linear(re, rows), F.linear(im, rows)
+        p = with_re[..., :outputs] - with_im[..., outputs:]
+        q = with_re[..., outputs:] + with_im[..., :outputs]
+    if bias is None:
+        return p, q
+    c, d = bias.unbind(-1)
+    return p + c, q + d

@@ -19,8 +19,13 @@ def _pool_parts(self: nn.Module, input: Tensor) -> Tensor:
             f"{type(self).__name__} pools the real and imaginary parts separately, so there are no common indices to "
             "return. Use ModMaxPool, or return_indices=False."
         )
-    pool = _torch_parent(type(self)).forward
-    return torch.complex(pool(self, input.real), pool(self, input.imag))
+    return torch.complex(pool_part(self, input.real), pool_part(self, input.imag))
+
+
+def pool_part(layer: nn.Module, part: Tensor) -> Tensor:
+    """What a layer that pools the parts separately does to one of them."""
+    pooled: Tensor = _torch_parent(type(layer)).forward(layer, part)
+    return pooled
 
 
 def _torch_parent(cls: type) -> Any:
@@ -114,13 +119,21 @@ _MAX_WITH_INDICES = {
 def _pool_by_modulus(self: Any, input: Tensor) -> Tensor | tuple[Tensor, Tensor]:
     """Take the entry of largest modulus in each window."""
     check_complex(self, input)
-    n = self.dimensions
-    with torch.no_grad():
-        sizes = abs2(input)
-        options = (self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
-        _, indices = _MAX_WITH_INDICES[n](sizes, *options)
-    taken = input.flatten(-n).gather(-1, indices.flatten(-n)).view(indices.shape)
+    indices = largest(self, abs2(input.detach()))
+    taken = taken_at(indices, input, self.dimensions)
     return (taken, indices) if self.return_indices else taken
+
+
+def largest(pool: Any, sizes: Tensor) -> Tensor:
+    """The index of the largest entry in each window of a layer."""
+    options = (pool.kernel_size, pool.stride, pool.padding, pool.dilation, pool.ceil_mode)
+    indices: Tensor = _MAX_WITH_INDICES[pool.dimensions](sizes, *options)[1]
+    return indices
+
+
+def taken_at(indices: Tensor, x: Tensor, n: int) -> Tensor:
+    """The entries at such indices of the last n axes."""
+    return x.flatten(-n).gather(-1, indices.flatten(-n)).view(indices.shape)
 
 
 class ModMaxPool1d(nn.MaxPool1d):
