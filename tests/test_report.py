@@ -28,7 +28,7 @@ SECTIONS = [
     "layers",
     "log-alpha",
 ]
-SECTIONS += ["training", "networks", "stages"]
+SECTIONS += ["training", "deployment", "networks", "stages"]
 
 
 class Page(html.parser.HTMLParser):
@@ -273,3 +273,17 @@ def test_importing_is_light():
     code = "import argand, argand.study.report, sys; print({'matplotlib', 'plotly', 'jinja2'} & set(sys.modules))"
     result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert result.stdout.strip() == "set()"
+
+
+def test_packed_networks_have_a_row(whole, tmp_path):
+    text = whole.read_text()
+    table = text[text.index('id="deployment"') : text.index('id="networks"')]
+    assert table.count("<tr") == 3  # a header and two networks
+    for cell in ("×100", "3,448,640", "12,773", "int8", "0.9879", "655.0", "62.0"):
+        assert cell in table, cell
+    runs = fake_runs.FakeRuns(tmp_path / "runs")
+    runs.curve(("mnist", "raw", "SimpleConv", "C", "vd"), (0.1,), (0,))
+    stage = next(p for p in (tmp_path / "runs" / "stages").iterdir() if "finetune" in (p / "config.json").read_text())
+    (stage / "deployment.json").write_text('{"bytes": {}}')
+    with pytest.raises(ArgandError, match=r"deployment\.json has no usable 'flash_bytes'"):
+        build(tmp_path / "runs", tmp_path / "out")

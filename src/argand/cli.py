@@ -1,4 +1,4 @@
-"""The command line: `argand run`, `status`, `report`, `export-results`, `data`, `demo`."""
+"""The command line: `argand run`, `status`, `report`, `export-results`, `data`, `pack`, `export`, `bench`, `demo`."""
 
 import os
 import signal
@@ -122,6 +122,65 @@ def export_results(
     for path, write in ((csv, export.to_csv), (parquet, export.to_parquet), (tensorboard, export.to_tensorboard)):
         if path is not None:
             typer.echo(f"{path}: {write(runs, path)} networks")
+
+
+class StoredAs(StrEnum):
+    """The types of --dtype."""
+
+    fp32 = "fp32"
+    fp16 = "fp16"
+    int16 = "int16"
+    int8 = "int8"
+    auto = "auto"
+
+
+PackedFile = Annotated[Path, typer.Argument(help="A packed network.", metavar="net.argand", show_default=False)]
+Shape = Annotated[
+    str | None, typer.Option(help="An input's shape without the batch, if the file does not tell it: 1,28,28 or 3,c64.")
+]
+
+
+@app.command()
+def pack(
+    stage: Annotated[Path, typer.Argument(help="A fine-tuned stage: RUNS/stages/finetune-...", show_default=False)],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The file to write.", show_default=False)],
+    dtype: Annotated[StoredAs, typer.Option(help="How weights are stored; auto asks the posterior.")] = StoredAs.fp32,
+    fold_batchnorm: Annotated[bool, typer.Option("--fold-batchnorm", help="Put batch norms into layers.")] = False,
+    data: DataRoot = None,
+) -> None:
+    """A pruned network as one small file; its bytes, score, flash and latency go into the study's report."""
+    from argand.study.deployment import pack_stage
+
+    typer.echo(pack_stage(stage, output, dtype.value, fold_batchnorm=fold_batchnorm, root=data))
+
+
+@app.command()
+def export(
+    file: PackedFile,
+    c: Annotated[Path | None, typer.Option("--c", help="Write a C program into this folder.")] = None,
+    onnx: Annotated[Path | None, typer.Option(help="Write an ONNX file (needs argand[onnx]).")] = None,
+    numpy: Annotated[Path | None, typer.Option(help="Write one Python file that needs only numpy.")] = None,
+    dtype: Annotated[StoredAs, typer.Option(help="The C program's weights: fp32, int16 or int8.")] = StoredAs.fp32,
+    shape: Shape = None,
+) -> None:
+    """A packed network as a C program, as ONNX, or as one Python file."""
+    from argand.deploy import commands
+
+    for line in commands.export(file, c=c, onnx=onnx, numpy=numpy, dtype=dtype.value, shape=shape):
+        typer.echo(line)
+
+
+@app.command()
+def bench(
+    file: PackedFile,
+    batch: Annotated[int, typer.Option(min=1, help="Samples in a call; the C program takes one.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="Of PyTorch.")] = 1,
+    shape: Shape = None,
+) -> None:
+    """The latency of a packed network: dense, on sparse kernels, and as a C program."""
+    from argand.deploy import commands
+
+    typer.echo(commands.bench_file(file, batch=batch, threads=threads, shape=shape))
 
 
 @app.command()

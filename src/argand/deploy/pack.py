@@ -13,12 +13,30 @@ from argand.deploy.reader import MAGIC, PREFIX, VERSION, Array, FormatError, rea
 from argand.deploy.tensors import check_dtype, encode
 from argand.errors import ArgandError
 from argand.files import write_atomically
-from argand.graph import FUNCTIONS, KINDS, Graph, Network, Step, activation_of, build, kind_of, options_of, trace
+from argand.graph import (
+    FUNCTIONS,
+    KINDS,
+    Graph,
+    Network,
+    Step,
+    activation_of,
+    build,
+    kind_of,
+    options_of,
+    trace,
+    values_of,
+)
 from argand.graph.steps import layer_step
 from argand.surgery import is_linear_in_weight
 
 
-def save(net: nn.Module, path: str | Path, dtype: str | Mapping[str, str] = "fp32") -> int:
+def save(
+    net: nn.Module,
+    path: str | Path,
+    dtype: str | Mapping[str, str] = "fp32",
+    *,
+    example: Tensor | tuple[Tensor, ...] | None = None,
+) -> int:
     """Write a plain network as one small file; returns its bytes.
 
     Weights that are zero are not stored. The architecture goes into the file, so `load` needs none of your code.
@@ -28,6 +46,8 @@ def save(net: nn.Module, path: str | Path, dtype: str | Mapping[str, str] = "fp3
         path: where to write.
         dtype: how kept weights are stored, "fp32", "fp16", "int16" or "int8"; or a dict from the paths of layers to
             these, the others being fp32 (`quantise` chooses one). Biases are fp32, or fp16 beside fp16 and int8.
+        example: inputs (a batch) whose shape and field are noted in the file: `argand export` and `argand bench` need
+            them.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -36,12 +56,14 @@ def save(net: nn.Module, path: str | Path, dtype: str | Mapping[str, str] = "fp3
     >>> net(torch.zeros(1, 100)).shape
     torch.Size([1, 10])
     """
-    content = to_bytes(net, dtype)
+    content = to_bytes(net, dtype, example)
     write_atomically(path, content)
     return len(content)
 
 
-def to_bytes(net: nn.Module, dtype: str | Mapping[str, str] = "fp32") -> bytes:
+def to_bytes(
+    net: nn.Module, dtype: str | Mapping[str, str] = "fp32", example: Tensor | tuple[Tensor, ...] | None = None
+) -> bytes:
     """The file's content."""
     graph = trace(net)
     chosen = _dtypes(graph, dtype)
@@ -64,11 +86,21 @@ def to_bytes(net: nn.Module, dtype: str | Mapping[str, str] = "fp32") -> bytes:
         steps.append({"name": step.name, "kind": kind, "path": step.path, "inputs": list(step.inputs),
                       "options": options, "tensors": tensors})  # fmt: skip
     header = {"inputs": list(graph.inputs), "outputs": list(graph.outputs), "single": graph.single,
+              "examples": _examples(graph, example),
               "steps": steps, "tensors": entries}  # fmt: skip
     packed = zlib.compress(json.dumps(header, separators=(",", ":"), allow_nan=False).encode(), 9)
     front = PREFIX.pack(MAGIC, VERSION, len(packed), 0)[:16]
     checksum = zlib.crc32(packed, zlib.crc32(front))
     return front + checksum.to_bytes(4, "little") + packed + b"".join(sections)
+
+
+def _examples(graph: Graph, example: Tensor | tuple[Tensor, ...] | None) -> list[dict[str, Any]]:
+    """The shape without the batch axis, and the field, of each input; nothing without an example."""
+    if example is None:
+        return []
+    given = example if isinstance(example, tuple) else (example,)
+    values_of(graph, example)  # raises where they don't fit
+    return [{"shape": list(x.shape[1:]), "complex": x.is_complex()} for x in given]
 
 
 def _dtypes(graph: Graph, dtype: str | Mapping[str, str]) -> dict[str, str]:
@@ -154,7 +186,8 @@ def from_bytes(content: bytes, name: str = "The packed network") -> Network:
         graph = Graph(tuple(header["inputs"]), tuple(steps), tuple(header["outputs"]), bool(header.get("single", True)))
         if graph.single and len(graph.outputs) != 1:
             raise FormatError(f"it has {len(graph.outputs)} outputs and claims one")
-        return Network(graph).eval()
+        examples = tuple((tuple(e["shape"]), bool(e["complex"])) for e in header.get("examples", ()))
+        return Network(graph, examples).eval()
     except FormatError as error:
         raise ArgandError(f"{name} can't be used: {error}. Expected a file written by argand.save.") from None
 

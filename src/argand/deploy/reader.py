@@ -72,6 +72,7 @@ def _header(packed: bytes) -> dict[str, Any]:
     for step in header["steps"]:
         _check_step(step, known, len(header["tensors"]))
         known.add(_name(step["name"]))
+    _check_examples(header.get("examples", []), len(header["inputs"]))
     if not header["inputs"] or not header["outputs"] or not all(_name(name) in known for name in header["outputs"]):
         raise FormatError("its inputs or outputs are not values of its steps")
     return header
@@ -91,6 +92,17 @@ def _check_step(step: Any, known: set[str], tensors: int) -> None:
     for place in step["tensors"].values():
         if type(place) is not int or not 0 <= place < tensors:
             raise FormatError(f"step {step['name']!r} has a tensor that the file does not hold")
+
+
+def _check_examples(examples: Any, inputs: int) -> None:
+    """Shapes of the inputs, if they are noted: positive, and no more than a network may sensibly take."""
+    fits = isinstance(examples, list) and len(examples) in (0, inputs)
+    for example in examples if fits else ():
+        shape: Any = example.get("shape") if isinstance(example, dict) else None
+        fits = fits and isinstance(shape, list) and len(shape) <= 8 and type(example.get("complex")) is bool
+        fits = fits and all(type(n) is int and 0 < n < 2**31 for n in shape) and math.prod(shape) <= 2**26
+    if not fits:
+        raise FormatError("its examples are no shapes of its inputs")
 
 
 def _name(name: Any) -> str:

@@ -20,8 +20,9 @@ class Network(nn.Module):
     torch.Size([1, 2])
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, examples: Sequence[tuple[tuple[int, ...], bool]] = ()) -> None:
         super().__init__()
+        self.examples = tuple(examples)  # of each input, if known: the shape without the batch axis, whether complex
         places = {step.name: step.path or step.name for step in graph.steps if step.layer is not None}
         for step in graph.steps:
             if step.layer is not None:
@@ -40,6 +41,13 @@ class Network(nn.Module):
             for step in self._bare.steps
         )
         return replace(self._bare, steps=tuple(steps))
+
+    def example(self, batch: int = 1, seed: int = 0) -> tuple[Tensor, ...] | None:
+        """Standard normal inputs, if their shapes are known."""
+        generator = torch.Generator().manual_seed(seed)
+        types = {False: torch.float32, True: torch.complex64}
+        made = (torch.randn(batch, *shape, dtype=types[field], generator=generator) for shape, field in self.examples)
+        return tuple(made) if self.examples else None
 
     def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Apply the steps in order."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from argand.errors import ArgandError
 
+DEPLOYMENT = "deployment.json"  # written by `argand pack`
 BAYESIAN = ("vd", "ard", "real-scaling")
 
 
@@ -41,6 +42,12 @@ class Stage:
             return [dict(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
         except (OSError, ValueError, TypeError) as error:
             raise ArgandError(f"{path} can't be read ({error}). Expected a JSON object per line.") from None
+
+    @cached_property
+    def deployment(self) -> dict[str, Any] | None:
+        """What packing it came to, if it was packed."""
+        path = self.path / DEPLOYMENT
+        return read_json(path) if path.exists() else None
 
     @cached_property
     def seconds(self) -> float:

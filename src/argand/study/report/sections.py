@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from argand.study.report.chart import Chart
 from argand.study.report.comparison import comparison
+from argand.study.report.deployment import deployments
 from argand.study.report.layers import histograms, kept_shares
 from argand.study.report.slope import slopes
 from argand.study.report.stopping import stopping
@@ -74,6 +75,7 @@ def sections(study: Study) -> list[Section]:
     found = [Section("groups", "The curves in numbers", tables=[groups(study)])]
     found += [Section(name, title, draw(study), empty=empty) for name, title, draw, empty in FIGURES]
     found.insert(3, Section("paper", "Beside the paper, at equal C", tables=[comparison(study)]))
+    found.append(Section("deployment", "Deployment", tables=[deployments(study)]))
     found.append(Section("networks", "All networks", tables=[all_cells(study)]))
     stages = [states(study), troubles(study), machines(study)]
     return [*found, Section("stages", "Stages, versions, devices", tables=stages)]
