@@ -25,37 +25,34 @@ def fit(net, optimizer, images, labels, epochs):
             optimizer.step()
 
 
-def main(epochs=(6, 15, 6), count=10_000, folder=None):
+def main(epochs=(4, 12, 4), count=10_000, folder=None):
     torch.manual_seed(0)
     data = embedded_mnist()
     images, labels = data.train_images[:count], data.train_labels[:count]
-    layers = [ann.ToComplex(), ann.Conv2d(1, 8, 5), ann.ReLU(), ann.AvgPool2d(2), ann.Conv2d(8, 16, 5), ann.ReLU()]
-    net = nn.Sequential(
-        *layers, ann.AvgPool2d(2), nn.Flatten(), ann.Linear(256, 64), ann.ReLU(), ann.Linear(64, 10), ann.Real()
-    )
+    body = [ann.ToComplex(), ann.Conv2d(1, 6, 5, stride=2), ann.ReLU(), ann.Conv2d(6, 12, 5, stride=2), ann.ReLU()]
+    net = nn.Sequential(*body, nn.Flatten(), ann.Linear(192, 64), ann.ReLU(), ann.Linear(64, 10), ann.Real())
     optimizer = argand.optim.Adam(net, lr=2e-3, max_norm=0.5)
     fit(net, optimizer, images, labels, epochs[0])
     argand.sparsify(net, "vd")
     optimizer.add_new_parameters()
-    optimizer.divergence_weight = 0.1 / len(images)
+    optimizer.divergence_weight = 1.0 / len(images)
     fit(net, optimizer, images, labels, epochs[1])
     masks = argand.masks(net, threshold=-0.5)
-    types = argand.quantise(net, masks)  # as few bits for each layer as its posterior's spread allows
+    types = argand.quantise(net, masks)  # for each layer as few bits as its posterior's spread allows
     optimizer = argand.optim.Adam(argand.collapse(net), lr=5e-4, max_norm=0.5)
     with masks.pin(net, optimizer):
         fit(net, optimizer, images, labels, epochs[2])
-    example = data.test_images[:1]
-    print(argand.report(net.eval(), masks, example=example))
+    x, folder = data.test_images[:1], Path(folder or tempfile.mkdtemp())
+    folder.mkdir(parents=True, exist_ok=True)
+    print(argand.report(net.eval(), masks, example=x))
 
     small = argand.compact(net)  # without the units that no longer matter
-    folder = Path(folder or tempfile.mkdtemp())
-    print(
-        f"{types}\n{folder / 'net.argand'}: {argand.save(small, folder / 'net.argand', types, example=example)} bytes"
-    )
+    size = argand.save(small, folder / "net.argand", types, example=x)
     packed = argand.load(folder / "net.argand")
-    for name, form in (("pruned", net), ("packed", packed), ("on sparse kernels", argand.sparse(packed))):
+    print(f"{types}\n{folder}/net.argand: {size} bytes")
+    for name, form in (("pruned", net), ("packed", packed), ("sparse", argand.sparse(packed, example=x))):
         print(f"{name}: {100 * (form(data.test_images).argmax(1) == data.test_labels).float().mean():.2f} %")
-    print(argand.export_c(packed, example, folder / "c", dtype="int8"))
+    print(argand.export_c(packed, x, folder / "c", dtype="int8"))
     return net, masks
 
 

@@ -26,6 +26,15 @@ def command(tmp_path, runs, *extra, text=tiny.TINY):
     return [*RUN, str(spec), "--runs", str(runs), "--jobs", "2", "--no-report", *extra]
 
 
+#: A shell that puts the tests into the background has them ignore Ctrl-C, and children would inherit that.
+HEEDING = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+
+
+def begin(words, output=subprocess.PIPE):
+    """A driver that runs beside the test."""
+    return subprocess.Popen([sys.executable, "-c", HEEDING, *words], stdout=output, stderr=output, text=True)
+
+
 def run(tmp_path, runs, *extra, **options):
     words = command(tmp_path, runs, *extra, **options)
     return subprocess.run(words, check=False, capture_output=True, text=True, timeout=300)
@@ -86,7 +95,7 @@ def test_kills_at_random_moments_change_nothing(undisturbed, tmp_path):
     """Ten rounds: a worker, the driver, or all of them are killed; then one run to the end."""
     runs, luck, kills = tmp_path / "runs", random.Random(0), 0
     for number in range(10):
-        driver = subprocess.Popen(command(tmp_path, runs), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        driver = begin(command(tmp_path, runs), subprocess.DEVNULL)
         wait_for(lambda driver=driver: workers(runs) or driver.poll() is not None)
         time.sleep(luck.uniform(0, 4))
         victims = {0: workers(runs)[:1], 1: [driver.pid], 2: [*workers(runs), driver.pid]}[number % 3]
@@ -108,7 +117,7 @@ def test_kills_at_random_moments_change_nothing(undisturbed, tmp_path):
 
 def test_a_worker_killed_once_is_tried_again_and_twice_fails(undisturbed, tmp_path):
     runs = tmp_path / "runs"
-    driver = subprocess.Popen(command(tmp_path, runs), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    driver = begin(command(tmp_path, runs))
     first = wait_for(lambda: workers(runs))[0]
     kill(first)
     second = wait_for(lambda: [w for w in workers(runs) if w != first])[0]
@@ -130,12 +139,12 @@ def test_a_worker_killed_once_is_tried_again_and_twice_fails(undisturbed, tmp_pa
 
 def test_ctrl_c_stops_within_seconds_and_says_how_to_go_on(tmp_path):
     runs = tmp_path / "runs"
-    driver = subprocess.Popen(command(tmp_path, runs), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    driver = begin(command(tmp_path, runs))
     wait_for(lambda: workers(runs))
-    begin = time.monotonic()
+    sent = time.monotonic()
     driver.send_signal(signal.SIGINT)
     _, error = driver.communicate(timeout=20)
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - sent < 10
     assert driver.returncode == 130
     assert error == "argand: interrupted; the same command goes on from here.\n"
     assert not workers(runs)
@@ -146,7 +155,7 @@ def test_ctrl_c_stops_within_seconds_and_says_how_to_go_on(tmp_path):
 
 def test_a_second_driver_is_refused_and_status_works_beside_the_first(tmp_path):
     runs = tmp_path / "runs"
-    driver = subprocess.Popen(command(tmp_path, runs), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    driver = begin(command(tmp_path, runs))
     wait_for(lambda: workers(runs))
     second = run(tmp_path, runs)
     assert second.returncode == 2
