@@ -47,9 +47,8 @@ def main(epochs=(4, 12, 4), count=10_000, folder=None):
     print(argand.report(net.eval(), masks, example=x))
 
     small = argand.compact(net)  # without the units that no longer matter
-    size = argand.save(small, folder / "net.argand", types, example=x)
+    print(f"{types}\nnet.argand: {argand.save(small, folder / 'net.argand', types, example=x)} bytes")
     packed = argand.load(folder / "net.argand")
-    print(f"{types}\n{folder}/net.argand: {size} bytes")
     for name, form in (("pruned", net), ("packed", packed), ("sparse", argand.sparse(packed, example=x))):
         print(f"{name}: {100 * (form(data.test_images).argmax(1) == data.test_labels).float().mean():.2f} %")
     print(argand.export_c(packed, x, folder / "c", dtype="int8"))

@@ -9,10 +9,15 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 
 
-def test_its_program_runs(capsys):
-    (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    exec(compile(program, "README.md", "exec"), {})
+def test_its_programs_run(capsys, tmp_path, monkeypatch):
+    """One after the other, the second with what the first leaves."""
+    monkeypatch.chdir(tmp_path)
+    programs, names = re.findall(r"```python\n(.*?)```", README, re.DOTALL), {}
+    assert len(programs) == 2
+    for program in programs:
+        exec(compile(program, "README.md", "exec"), names)
     assert "compression" in capsys.readouterr().out
+    assert (tmp_path / "firmware" / "net" / "net.c").exists()
 
 
 def test_the_names_it_lists_exist():
