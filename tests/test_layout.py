@@ -13,7 +13,7 @@ SOURCE = ROOT / "src" / "argand"
 
 #: Modules by level; a module imports from its own level or from one before.
 LEVELS = [
-    ["errors", "field", "special", "chunks", "files"],
+    ["errors", "field", "special", "chunks", "files", "modes"],
     ["nn"],
     ["priors", "posteriors", "variational", "surgery"],
     ["pruning", "accounting", "summary", "thresholds", "optim"],

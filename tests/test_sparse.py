@@ -47,7 +47,7 @@ def networks():
     with torch.no_grad():
         for p in conv.parameters():
             if p.dim() > 1:
-                p.mul_(torch.rand(p.shape) < 0.05)
+                p.mul_(torch.rand(p.shape) < 0.03)
     return conv
 
 

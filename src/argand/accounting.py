@@ -1,13 +1,12 @@
 """What a pruned layer costs: bytes in a file, multiply-accumulates, units that no longer matter."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from argand.field import real_dim
+from argand.modes import evaluation
 from argand.surgery import is_linear_in_weight
 
 VALUE_BYTES = 4  # of a stored float: fp32
@@ -85,17 +84,6 @@ def real_products(weight: Tensor) -> int:
     return real_dim(weight) ** 2
 
 
-@contextmanager
-def _evaluation(net: nn.Module) -> Iterator[None]:
-    modes = {module: module.training for module in net.modules()}
-    net.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
-
-
 def count_uses(net: nn.Module, example: Tensor | tuple[Tensor, ...]) -> dict[nn.Module, int]:
     """How often each layer's weights are used when the network, in evaluation, is run on the example."""
     uses: dict[nn.Module, int] = {}
@@ -105,7 +93,7 @@ def count_uses(net: nn.Module, example: Tensor | tuple[Tensor, ...]) -> dict[nn.
 
     hooks = [m.register_forward_hook(count) for m in net.modules() if is_linear_in_weight(m)]
     try:
-        with _evaluation(net), torch.no_grad():
+        with evaluation(net), torch.no_grad():
             net(*(example if isinstance(example, tuple) else (example,)))
     finally:
         for hook in hooks:

@@ -1,8 +1,7 @@
 """One wrapper that makes any layer linear in its weight Bayesian, and what is asked of a network of such layers."""
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch.func import functional_call
 from argand.chunks import pieces
 from argand.errors import ArgandError
 from argand.field import abs2, field_name, improper_noise, keep_field, noise_like, safe_sqrt
+from argand.modes import evaluation
 from argand.posteriors import Circular, Posterior
 from argand.priors import Prior, SnrPrior, snr_gradient
 
@@ -209,20 +209,6 @@ class Prediction:
     samples: Tensor
 
 
-@contextmanager
-def _only_variational_noise(net: nn.Module) -> Iterator[None]:
-    """Everything in evaluation mode but the noise of the variational layers; the modes come back at the end."""
-    modes = {module: module.training for module in net.modules()}
-    net.eval()
-    for layer in named_layers(net).values():
-        layer.training = True
-    try:
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
-
-
 def predict(net: nn.Module, x: Tensor | tuple[Tensor, ...], samples: int = 32) -> Prediction:
     """The network's outputs for weights drawn from the posterior; dropout and batch norm stay in evaluation.
 
@@ -232,7 +218,7 @@ def predict(net: nn.Module, x: Tensor | tuple[Tensor, ...], samples: int = 32) -
     if samples < 1:
         raise ArgandError(f"predict draws at least one sample, and samples={samples} was given.")
     inputs = x if isinstance(x, tuple) else (x,)
-    with _only_variational_noise(net), torch.no_grad():
+    with evaluation(net, but=named_layers(net).values()), torch.no_grad():
         drawn = torch.stack([net(*inputs) for _ in range(samples)])
     mean = drawn.mean(0)
     return Prediction(mean, abs2(drawn - mean).mean(0).sqrt(), drawn)

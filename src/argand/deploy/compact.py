@@ -11,8 +11,8 @@ from argand.deploy.fold import fold
 from argand.deploy.units import Analysis, Mixing, analyse, grouped
 from argand.errors import ArgandError, ArgandWarning
 from argand.graph import Graph, Step, trace
+from argand.graph.nodes import entered, is_leaf
 from argand.graph.steps import OPAQUE
-from argand.graph.trace import entered, is_leaf
 from argand.surgery import replace
 
 

@@ -16,6 +16,7 @@ from argand.deploy.c import export_c
 from argand.deploy.c.check import compiler
 from argand.deploy.sparse import sparse
 from argand.errors import ArgandError
+from argand.modes import evaluation
 from argand.summary import format_table
 
 FLAGS = ("-std=c99", "-O3", "-march=native", "-ffp-contract=fast")
@@ -92,14 +93,12 @@ def bench(
     ['dense', 'sparse']
     """
     inputs = example if isinstance(example, tuple) else (example,)
-    net = net.eval()
-    with _threads(threads):
-        fast = sparse(net, inputs)
-    contestants = {"dense": torch_seconds(net, inputs), "sparse": torch_seconds(fast, inputs)}
-    if original is not None:
-        contestants = {"original": torch_seconds(original.eval(), inputs)} | contestants
     batch = inputs[0].shape[0]
-    with tempfile.TemporaryDirectory() as folder:
+    networks = {"original": original, "dense": net}
+    given = {name: network for name, network in networks.items() if network is not None}
+    with evaluation(*given.values()), _threads(threads), tempfile.TemporaryDirectory() as folder:
+        given["sparse"] = sparse(net, inputs)
+        contestants = {name: torch_seconds(network, inputs) for name, network in given.items()}
         if c and batch == 1 and compiler() is not None:
             export_c(net, inputs, folder, check=False)
             contestants["C"] = c_seconds(Path(folder))

@@ -1,6 +1,6 @@
 """A network as a graph of known layers and functions: what is compacted, stored, and written as a program.
 
-`kinds` is the vocabulary, `trace` reads a network with torch.fx, `network` runs a graph again.
+`kinds` is the vocabulary; `nodes` reads a network with torch.fx, `trace` makes steps of it, `network` runs them again.
 """
 
 from argand.graph.kinds import KINDS, Kind, activation_of, build, kind_of, options_of

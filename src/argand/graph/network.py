@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from argand.errors import ArgandError
 from argand.graph.steps import FUNCTIONS, Graph, layer_step
+from argand.modes import evaluation
 
 
 class Network(nn.Module):
@@ -83,12 +84,5 @@ def run(graph: Graph, inputs: Sequence[Tensor], layers: Mapping[str, nn.Module] 
 def values_of(graph: Graph, example: Tensor | tuple[Tensor, ...]) -> dict[str, Tensor]:
     """The values for an example, in evaluation: their shapes and fields are what a program is written for."""
     layers = [step.layer for step in graph.steps if step.layer is not None]
-    modes = {module: module.training for layer in layers for module in layer.modules()}
-    try:
-        for layer in layers:
-            layer.eval()
-        with torch.no_grad():
-            return run(graph, example if isinstance(example, tuple) else (example,))
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
+    with evaluation(*layers), torch.no_grad():
+        return run(graph, example if isinstance(example, tuple) else (example,))

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from argand.errors import ArgandError
 from argand.graph import Graph, Step, trace
-from argand.graph.trace import is_leaf
+from argand.graph.nodes import is_leaf
 from argand.twin.forms import form_of, weighted_form
 from argand.twin.parts import Parts, Value, call, join, split
 from argand.variational import Variational
