@@ -86,6 +86,7 @@ def test_mistakes(runs, tmp_path, capsys):
     first = next(p for p in (runs / "stages").iterdir() if p.name.startswith("pretrain"))
     assert "is a pretrain stage" in mistake(capsys, "pack", first, "-o", file)
     assert "at least one of --c" in mistake(capsys, "export", file)
+    assert "give --c DIR too" in mistake(capsys, "export", file, "--numpy", tmp_path / "n.py", "--emulate")
     assert "does not tell its input's shape" in mistake(capsys, "bench", file)
     assert "is no shape" in mistake(capsys, "bench", file, "--shape", "3,x")
     assert "can't be read" in mistake(capsys, "bench", tmp_path / "none")

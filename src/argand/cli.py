@@ -162,11 +162,13 @@ def export(
     numpy: Annotated[Path | None, typer.Option(help="Write one Python file that needs only numpy.")] = None,
     dtype: Annotated[StoredAs, typer.Option(help="The C program's weights: fp32, int16 or int8.")] = StoredAs.fp32,
     shape: Shape = None,
+    emulate: Annotated[bool, typer.Option("--emulate", help="Run the C program on an emulated Cortex-M4.")] = False,
 ) -> None:
     """A packed network as a C program, as ONNX, or as one Python file."""
     from argand.deploy import commands
 
-    for line in commands.export(file, c=c, onnx=onnx, numpy=numpy, dtype=dtype.value, shape=shape):
+    lines = commands.export(file, c=c, onnx=onnx, numpy=numpy, dtype=dtype.value, shape=shape, emulate=emulate)
+    for line in lines:
         typer.echo(line)
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from argand.deploy.c import export_c
+from argand.deploy.c.target import run_on_cortex_m4
 from argand.deploy.export_numpy import source
 from argand.deploy.measure import Latency, bench
 from argand.deploy.pack import load
@@ -16,13 +17,17 @@ from argand.graph import Network
 
 
 def export(file: Path, *, c: Path | None, onnx: Path | None, numpy: Path | None, dtype: str,
-           shape: str | None) -> Iterator[str]:  # fmt: skip
+           shape: str | None, emulate: bool) -> Iterator[str]:  # fmt: skip
     """Write what was asked for; a line of each."""
     if not (c or onnx or numpy):
         raise ArgandError("export needs at least one of --c DIR, --onnx FILE and --numpy FILE.")
+    if emulate and not c:
+        raise ArgandError("--emulate runs the C program: give --c DIR too.")
     net = load(file)
     if c is not None:
         yield str(export_c(net, example_of(net, file, shape), c, dtype=dtype))
+        if emulate:
+            yield f"Cortex-M4 {run_on_cortex_m4(c).strip().splitlines()[-1]}"
     if onnx is not None:
         from argand.deploy.onnx import export_onnx
 
