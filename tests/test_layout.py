@@ -105,7 +105,15 @@ def test_the_wheel_is_complete(tmp_path):
     subprocess.run(command, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    for name in ("py.typed", "nn/conv.py", "study/data/mnist-10k.npz", "study/data/MNIST-LICENCE.md"):
+    for name in (
+        "py.typed",
+        "nn/conv.py",
+        "study/data/mnist-10k.npz",
+        "study/data/MNIST-LICENCE.md",
+        "deploy/c/kernels/relu.c",
+        "deploy/c/target/startup.c",
+        "deploy/c/target/mps2.ld",
+    ):
         assert f"argand/{name}" in names
     assert not [name for name in names if "tests" in name or "__pycache__" in name]
     # a clean place, with nothing of the project's tree on the path
