@@ -155,9 +155,10 @@ def test_ctrl_c_stops_within_seconds_and_says_how_to_go_on(tmp_path):
 
 def test_a_second_driver_is_refused_and_status_works_beside_the_first(tmp_path):
     runs = tmp_path / "runs"
-    driver = begin(command(tmp_path, runs))
+    long = tiny.TINY.replace("epochs = 2", "epochs = 4000")  # outlives everything below
+    driver = begin(command(tmp_path, runs, text=long))
     wait_for(lambda: workers(runs))
-    second = run(tmp_path, runs)
+    second = run(tmp_path, runs, text=long)
     assert second.returncode == 2
     assert f"is in use by another argand run (process {driver.pid})" in second.stderr
     status = status_of(runs)
@@ -166,8 +167,12 @@ def test_a_second_driver_is_refused_and_status_works_beside_the_first(tmp_path):
     rebuild = status_of(runs, "--rebuild")
     assert rebuild.returncode == 2
     assert "rebuild it when that has ended" in rebuild.stderr
-    driver.communicate(timeout=120)
-    assert driver.returncode == 0
+    assert driver.poll() is None
+    assert workers(runs)
+    driver.send_signal(signal.SIGINT)
+    driver.communicate(timeout=20)
+    assert driver.returncode == 130
+    assert status_of(runs, "--rebuild").returncode == 0
 
 
 def test_the_index_is_rebuilt_from_the_directories(undisturbed):
