@@ -6,6 +6,7 @@ import warnings
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrizations, prune
 
 import argand
 import argand.nn as ann
@@ -264,6 +265,135 @@ def test_shared_layers_stay_as_they_are():
     net = bias_(nn.Sequential(nn.Linear(4, 5), layer, nn.ReLU(), layer, nn.Linear(5, 2)))
     drop(net[4], columns=[1])
     assert shapes_of(check(net, (4,)))[:2] == [(5, 4), (5, 5)]
+
+
+class Runs(nn.Module):
+    """Layers, and a forward given as a function."""
+
+    def __init__(self, forward, **layers):
+        super().__init__()
+        self.function = forward
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+@pytest.mark.parametrize(("n", "dtype"), FIELDS)
+@pytest.mark.parametrize("fold", [False, True])
+def test_training_mode_is_no_obstacle_and_stays(n, dtype, fold):
+    net = bias_(nn.Sequential(n.Linear(4, 5), n.BatchNorm1d(5), n.ReLU(), n.Linear(5, 2)))
+    net(torch.randn(9, 4, dtype=dtype))
+    drop(net[0], rows=[1])
+    before = copy.deepcopy(net.state_dict())
+    small = argand.compact(net, fold_batchnorm=fold)
+    assert all(m.training for m in [*net.modules(), *small.modules()])
+    assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
+    assert small[0].out_features == 4
+    x = torch.randn(6, 4, dtype=dtype)
+    assert close(net.eval()(x), small.eval()(x))
+
+
+def test_norms_of_the_batch_at_hand_are_left_alone():
+    net = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5, track_running_stats=False), nn.Linear(5, 2))
+    drop(net[2], columns=[1])
+    assert shapes_of(check(net, (4,)))[0] == (5, 4)
+
+
+@pytest.mark.parametrize("inner", [nn.Softmax(-1), nn.LogSoftmax(-1), nn.PReLU(5)])
+def test_a_split_may_mix_units(inner):
+    net = bias_(nn.Sequential(nn.Linear(4, 5), ann.ToComplex(), ann.Split(inner), ann.Linear(5, 2)))
+    if isinstance(inner, nn.PReLU):
+        inner.weight.data = torch.rand(5)
+    drop(net[3], columns=[1])
+    assert shapes_of(check(net, (4,)))[0] == (5, 4)
+
+
+def test_an_example_tells_the_axes():
+    for middle in (nn.BatchNorm1d(5), nn.PReLU(5)):
+        net = bias_(nn.Sequential(nn.Linear(3, 5), middle, nn.Linear(5, 2)))
+        net(torch.randn(6, 5, 3))
+        drop(net[2], columns=[1])
+        example = torch.randn(6, 5, 3)
+        assert shapes_of(check(net, (5, 3), fold_batchnorm=True, example=example))[-1] == (2, 5)
+
+
+def test_outputs_are_compared_on_an_example():
+    inner = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 3))
+    drop(inner[2], columns=[0])
+
+    def loops(self, x):
+        return self.inner[0](x)[:, :3] if x.norm() < 1e9 else self.inner(x)  # a part of what is made smaller as a whole
+
+    with pytest.warns(argand.ArgandWarning), pytest.raises(argand.ArgandError, match="not the original's"):
+        argand.compact(Runs(loops, inner=inner), example=torch.randn(5, 3))
+
+
+def test_tied_weights_are_not_scaled_twice():
+    a, b = nn.Linear(4, 4), nn.Linear(4, 4)
+    b.weight = a.weight
+    net = bias_(nn.Sequential(a, nn.BatchNorm1d(4), nn.ReLU(), b))
+    for _ in range(3):
+        net(torch.randn(9, 4) * 3)
+    check(net, (4,), fold_batchnorm=True)
+
+
+def test_a_weight_that_the_forward_reads_stays():
+    def reads(self, x):
+        return nn.functional.linear(torch.relu(self.b(torch.relu(self.a(x)))), self.b.weight.t())
+
+    net = bias_(Runs(reads, a=nn.Linear(3, 5), b=nn.Linear(5, 4)))
+    drop(net.b, columns=[1])
+    with pytest.warns(argand.ArgandWarning):
+        assert shapes_of(check(net, (3,))) == [(5, 3), (4, 5)]
+
+
+def test_a_layer_inside_an_unknown_module_stays():
+    class Attends(nn.Module):
+        def __init__(self, layer):
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x):
+            return self.layer(x) if x.sum() < 1e9 else x
+
+    layer = nn.Linear(4, 4)
+    net = bias_(Runs(lambda s, x: s.head(s.b(s.a(x)) + s.o(s.a(x))), a=nn.Linear(3, 4), b=layer, o=Attends(layer),
+                     head=nn.Linear(4, 2)))  # fmt: skip
+    drop(net.head, columns=[1])
+    with pytest.warns(argand.ArgandWarning):
+        assert shapes_of(check(net, (3,)))[:2] == [(4, 3), (4, 4)]
+
+
+def test_pools_over_channels_and_squeezes_that_do_nothing():
+    net = bias_(nn.Sequential(nn.Conv2d(1, 4, 3), nn.MaxPool3d((2, 1, 1)), nn.Flatten(), nn.Linear(72, 2)))
+    drop(net[0], rows=[1, 3])
+    check(net, (1, 8, 8))
+    net = bias_(Runs(lambda s, x: s.b(s.a(x).squeeze(2)), a=nn.Conv1d(1, 4, 3), b=nn.Linear(4, 2)))
+    drop(net.b, columns=[1])
+    check(net, (1, 6))
+
+
+def test_computed_weights_are_left_alone():
+    net = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), parametrizations.weight_norm(nn.Linear(5, 2)))
+    with pytest.warns(argand.ArgandWarning, match='"2"'):
+        small = argand.compact(net)
+    x = torch.randn(3, 4)
+    assert torch.equal(net(x), small(x))
+    prune.l1_unstructured(net[0], "weight", 0.8)
+    with pytest.raises(argand.ArgandError, match=r"prune\.remove"):
+        argand.compact(net)
+
+
+def test_a_loaded_network_is_folded_and_stored_again(tmp_path):
+    net = bias_(nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 2)))
+    net(torch.randn(9, 4))
+    argand.save(net.eval(), tmp_path / "a")
+    small = argand.compact(argand.load(tmp_path / "a"), fold_batchnorm=True)
+    argand.save(small, tmp_path / "b")
+    x = torch.randn(3, 4)
+    assert close(net(x), argand.load(tmp_path / "b")(x))
 
 
 def test_misuse():

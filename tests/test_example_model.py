@@ -46,7 +46,7 @@ def test_its_bytes(net):
 def test_its_score(net, test_images):
     small = argand.compact(net)
     whole = score(small, test_images)
-    rounded = score(argand.deploy.pack.from_bytes(to_bytes(small, "int8")), test_images)
+    rounded = score(argand.deploy.unpack.from_bytes(to_bytes(small, "int8")), test_images)
     fast = score(argand.sparse(small), test_images)
     assert abs(whole - rounded) <= 0.002
     assert abs(whole - fast) <= 0.0002

@@ -55,7 +55,7 @@ def test_complex_layers_become_real_ones_on_stacked_parts():
     net = networks()
     fast = argand.sparse(net)
     assert not any(p.is_complex() for p in fast.parameters())
-    kinds = [type(m).__name__ for m in fast.children()]
+    kinds = [type(m).__name__ for m in fast.modules()]
     assert kinds.count("SparseLinear") == 2
     assert kinds.count("GatheringConv") == 2
     # joined and stacked again around the one layer that has no form on parts

@@ -9,9 +9,10 @@ from argand import nn, optim, priors
 from argand.deploy.c import export_c
 from argand.deploy.compact import compact
 from argand.deploy.onnx import export_onnx
-from argand.deploy.pack import load, save
+from argand.deploy.pack import save
 from argand.deploy.quantise import quantise
 from argand.deploy.sparse import sparse
+from argand.deploy.unpack import load
 from argand.errors import ArgandError, ArgandWarning
 from argand.priors import Prior
 from argand.pruning import Masks, masks

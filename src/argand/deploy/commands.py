@@ -10,7 +10,7 @@ from argand.deploy.c import export_c
 from argand.deploy.c.target import run_on_cortex_m4
 from argand.deploy.export_numpy import source
 from argand.deploy.measure import Latency, bench
-from argand.deploy.pack import load
+from argand.deploy.unpack import load
 from argand.errors import ArgandError
 from argand.files import write_atomically
 from argand.graph import Network

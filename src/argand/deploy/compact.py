@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,13 +11,16 @@ from torch import Tensor, nn
 from argand.deploy.fold import fold
 from argand.deploy.units import Analysis, Mixing, analyse, grouped
 from argand.errors import ArgandError, ArgandWarning
-from argand.graph import Graph, Step, trace
+from argand.graph import Graph, Step, trace, values_of
 from argand.graph.nodes import entered, is_leaf
 from argand.graph.steps import OPAQUE
+from argand.modes import evaluation
 from argand.surgery import replace
 
 
-def compact(net: nn.Module, *, fold_batchnorm: bool = False) -> nn.Module:
+def compact(
+    net: nn.Module, *, fold_batchnorm: bool = False, example: Tensor | tuple[Tensor, ...] | None = None
+) -> nn.Module:
     """A new network without dead units: the same class, smaller layers, the same outputs in evaluation.
 
     A unit goes if every weight that reads it is zero, or if it is a constant (no kept weight feeds it) that its
@@ -27,8 +31,11 @@ def compact(net: nn.Module, *, fold_batchnorm: bool = False) -> nn.Module:
         net: a plain network; `argand.collapse` a sparsified one first, and apply its masks.
         fold_batchnorm: put batch norms into the layers before them. A complex one whose 2x2 map is no complex number
             becomes an `argand.nn.Affine`.
+        example: inputs (a batch of two or more tells most) on which the outputs are compared. They also tell the
+            number of axes; without them a norm after a linear layer is taken to act on its features.
 
-    What can't be read as a graph (a forward with data-dependent control flow) stays as it is, with a warning.
+    What can't be read as a graph (a forward with data-dependent control flow) stays as it is, with a warning, and the
+    modules that it calls, as a whole, are made smaller one by one.
 
     >>> net = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
     >>> with torch.no_grad():
@@ -42,10 +49,39 @@ def compact(net: nn.Module, *, fold_batchnorm: bool = False) -> nn.Module:
     """
     if not isinstance(net, nn.Module):
         raise ArgandError(f"compact takes a torch.nn.Module, and was given {type(net).__name__}.")
-    return _compacted(copy.deepcopy(net), fold_batchnorm, "")
+    try:
+        small = copy.deepcopy(net)
+    except RuntimeError as error:
+        raise ArgandError(
+            f"{type(net).__name__} can't be copied, since it has tensors that are computed from others: {error} Make "
+            "them plain first, with torch.nn.utils.prune.remove or the like."
+        ) from None
+    old = set(small.modules())
+    with evaluation(net, small):
+        _compacted(small, fold_batchnorm, "", example)
+        if example is not None:
+            _compare(net, small, example)
+    for module in set(small.modules()) - old:
+        module.train(net.training)
+    return small
 
 
-def _compacted(net: nn.Module, fold_batchnorm: bool, path: str) -> nn.Module:
+@torch.no_grad()
+def _compare(net: nn.Module, small: nn.Module, example: Tensor | tuple[Tensor, ...]) -> None:
+    """Refuse a result with other outputs."""
+    inputs = example if isinstance(example, tuple) else (example,)
+    pairs = zip(*(y if isinstance(y, tuple) else (y,) for y in (net(*inputs), small(*inputs))), strict=True)
+    for expected, found in pairs:
+        if expected.shape != found.shape or not torch.allclose(expected, found, rtol=1e-3, atol=1e-4):
+            raise ArgandError(
+                "The compact network's outputs on the example are not the original's: its forward uses its layers in a "
+                "way that can't be followed. Leave it as it is, and tell us."
+            )
+
+
+def _compacted(
+    net: nn.Module, fold_batchnorm: bool, path: str, example: Tensor | tuple[Tensor, ...] | None = None
+) -> None:
     """The network itself, made smaller in place."""
     try:
         graph = trace(net, opaque=True)
@@ -59,25 +95,25 @@ def _compacted(net: nn.Module, fold_batchnorm: bool, path: str) -> nn.Module:
         unknown = [step.at if step.path else step.name for step in opaque if step.layer not in parts]
         if unknown:
             _warn(f"What these read and give is left as it is, since compact does not know them: {', '.join(unknown)}.")
+        ndims = {} if example is None or opaque else {k: v.dim() for k, v in values_of(graph, example).items()}
         if fold_batchnorm:
-            placed = fold(graph)
+            placed = fold(graph, ndims)
             replace(net, lambda at, module: placed.get(at))
-        while _shrink(trace(net, opaque=True)):
+        while _shrink(trace(net, opaque=True), ndims):
             pass
     for part in parts:
         inside = next(name for name, module in net.named_modules() if module is part)
         _compacted(part, fold_batchnorm, f"{path}.{inside}".lstrip("."))
-    return net
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, ArgandWarning, stacklevel=4)
+    warnings.warn(message, ArgandWarning, stacklevel=5)
 
 
 @torch.no_grad()
-def _shrink(graph: Graph) -> bool:
+def _shrink(graph: Graph, ndims: Mapping[str, int]) -> bool:
     """Take out, once, all units that can go; whether there were any."""
-    analysis = analyse(graph)
+    analysis = analyse(graph, ndims)
     removed = _removable(analysis)
     if not removed.any():
         return False

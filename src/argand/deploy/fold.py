@@ -1,5 +1,6 @@
 """Batch norm folded into the layer before it, as far as its 2x2 map allows."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ _NORMS = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d")
 _LINEAR = 1e-6  # how far, relatively, a 2x2 map may be from a complex number
 
 
-def fold(graph: Graph) -> dict[str, nn.Module]:
+def fold(graph: Graph, ndims: Mapping[str, int]) -> dict[str, nn.Module]:
     """Fold batch norms into what stands before them, in place; what takes their own places, by path.
 
     A real one, or a complex one whose map is a complex number, goes into the weights of a linear layer before it,
@@ -32,7 +33,7 @@ def fold(graph: Graph) -> dict[str, nn.Module]:
         alone = source is not None and len(readers[source.name]) == 1 and source.name not in graph.outputs
         single = alone and source is not None and source.kind in MIXING and layers.count(source.layer) == 1
         scale_and_shift = _complex_scale(layer) if layer.running_mean.is_complex() else _real_scale(layer)
-        if single and scale_and_shift is not None and source is not None and _same_axis(source, step):
+        if single and scale_and_shift is not None and source is not None and _same_axis(source, step, ndims):
             _into(source.layer, *scale_and_shift)
             placed[step.path] = nn.Identity()
         elif layer.running_mean.is_complex():
@@ -40,11 +41,12 @@ def fold(graph: Graph) -> dict[str, nn.Module]:
     return placed
 
 
-def _same_axis(source: Step, norm: Step) -> bool:
-    """Whether the norm's channels are the layer's outputs."""
+def _same_axis(source: Step, norm: Step, ndims: Mapping[str, int]) -> bool:
+    """Whether the norm's channels are the layer's outputs; where the axes are not known, by their number."""
     layer: Any = source.layer
     outputs = layer.out_features if source.kind in ("Linear", "Bilinear") else layer.out_channels
-    return bool(outputs == norm.layer.num_features)  # type: ignore[union-attr]
+    features = source.kind.startswith("Conv") or ndims.get(source.name, 2) == 2
+    return bool(features and outputs == norm.layer.num_features)  # type: ignore[union-attr]
 
 
 def _real_scale(norm: Any) -> tuple[Tensor, Tensor]:
@@ -83,6 +85,6 @@ def _into(layer: Any, scale: Tensor, shift: Tensor) -> None:
         factor = grouped.reshape(weight.shape[0], weight.shape[1], *(1,) * (weight.dim() - 2))
     else:
         factor = scale.view(-1, *(1,) * (weight.dim() - 1))
-    weight.mul_(factor)
+    layer.weight = nn.Parameter(weight * factor, requires_grad=weight.requires_grad)  # another layer may have the old
     bias = shift if layer.bias is None else layer.bias.detach() * scale + shift
     layer.bias = nn.Parameter(bias.clone(), requires_grad=weight.requires_grad)

@@ -1,4 +1,4 @@
-"""The packed file: a pruned network, its architecture included, in few bytes. docs/format.md describes it."""
+"""Writing the packed file: a pruned network, its architecture included, in few bytes. docs/format.md describes it."""
 
 import json
 import zlib
@@ -9,24 +9,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from argand.deploy.reader import MAGIC, PREFIX, VERSION, Array, FormatError, read
+from argand.deploy.reader import MAGIC, MOST_HEADER, PREFIX, VERSION
 from argand.deploy.tensors import check_dtype, encode
 from argand.errors import ArgandError
 from argand.files import write_atomically
 from argand.graph import (
-    FUNCTIONS,
-    KINDS,
     Graph,
-    Network,
     Step,
     activation_of,
-    build,
     kind_of,
     options_of,
     trace,
     values_of,
 )
-from argand.graph.steps import layer_step
 from argand.surgery import is_linear_in_weight
 
 
@@ -88,10 +83,21 @@ def to_bytes(
     header = {"inputs": list(graph.inputs), "outputs": list(graph.outputs), "single": graph.single,
               "examples": _examples(graph, example),
               "steps": steps, "tensors": entries}  # fmt: skip
-    packed = zlib.compress(json.dumps(header, separators=(",", ":"), allow_nan=False).encode(), 9)
+    packed = zlib.compress(_text(header), 9)
     front = PREFIX.pack(MAGIC, VERSION, len(packed), 0)[:16]
     checksum = zlib.crc32(packed, zlib.crc32(front))
     return front + checksum.to_bytes(4, "little") + packed + b"".join(sections)
+
+
+def _text(header: dict[str, Any]) -> bytes:
+    """The header as JSON; numbers of other libraries as Python's."""
+    try:
+        text = json.dumps(header, separators=(",", ":"), allow_nan=False, default=lambda number: number.item()).encode()
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ArgandError(f"The network has an option that can't be stored: {error}.") from None
+    if len(text) > MOST_HEADER:
+        raise ArgandError(f"The network's description has {len(text)} bytes, and a file holds at most {MOST_HEADER}.")
+    return text
 
 
 def _examples(graph: Graph, example: Tensor | tuple[Tensor, ...] | None) -> list[dict[str, Any]]:
@@ -156,133 +162,3 @@ def _described(step: Step) -> tuple[str, dict[str, Any]]:
         assert inner_kind is not None
         options["activation"] = {"kind": inner_kind.name, "options": options_of(inner)}
     return kind.name, options
-
-
-def load(path: str | Path, *, max_bytes: int = 2**28) -> Network:
-    """Read what `save` wrote: a network in evaluation mode. No code of the file is run.
-
-    Args:
-        path: of the file.
-        max_bytes: the largest file that is read.
-
-    Any damage ends in an `ArgandError` that names the path.
-    """
-    path = Path(path)
-    try:
-        size = path.stat().st_size
-        if size > max_bytes:
-            raise ArgandError(f"{path} has {size} bytes, and at most {max_bytes} are read: give max_bytes=.")
-        content = path.read_bytes()
-    except OSError as error:
-        raise ArgandError(f"{path} can't be read: {error.strerror}. Expected a file written by argand.save.") from None
-    return from_bytes(content, str(path))
-
-
-def from_bytes(content: bytes, name: str = "The packed network") -> Network:
-    """The network of a file's content; `name` is for messages."""
-    try:
-        header, arrays = read(content)
-        steps = _steps(header, arrays)
-        graph = Graph(tuple(header["inputs"]), tuple(steps), tuple(header["outputs"]), bool(header.get("single", True)))
-        if graph.single and len(graph.outputs) != 1:
-            raise FormatError(f"it has {len(graph.outputs)} outputs and claims one")
-        examples = tuple((tuple(e["shape"]), bool(e["complex"])) for e in header.get("examples", ()))
-        return Network(graph, examples).eval()
-    except FormatError as error:
-        raise ArgandError(f"{name} can't be used: {error}. Expected a file written by argand.save.") from None
-
-
-def _steps(header: dict[str, Any], arrays: list[Array]) -> list[Step]:
-    layers: dict[str, tuple[dict[str, Any], nn.Module]] = {}
-    steps = []
-    for entry in header["steps"]:
-        name, path, inputs = entry["name"], entry["path"], tuple(entry["inputs"])
-        if entry["kind"] in FUNCTIONS:
-            steps.append(Step(name, entry["kind"], inputs, options=_function_options(entry)))
-            continue
-        if not all(part.isidentifier() or part.isdecimal() for part in path.split(".")) and path:
-            raise FormatError(f"{path[:60]!r} is no path of a layer")
-        place = path or name
-        if place not in layers:
-            layers[place] = (entry, _layer(entry, arrays))
-        first, layer = layers[place]
-        if any(first[field] != entry[field] for field in ("kind", "options", "tensors")):
-            raise FormatError(f"two different layers are at {place!r}")
-        steps.append(layer_step(name, layer, inputs, path))
-    _check_places(list(layers))
-    return steps
-
-
-def _check_places(places: list[str]) -> None:
-    """No layer may lie inside another, nor take the name of a module's attribute."""
-    for place in places:
-        parts = place.split(".")
-        if any(".".join(parts[:i]) in places for i in range(1, len(parts))) or any(
-            hasattr(nn.Module, p) for p in parts
-        ):
-            raise FormatError(f"no layer can be at {place!r}")
-        if any(part in vars(Network) or (part.startswith("_") and not part[1:].isdecimal()) for part in parts):
-            raise FormatError(f"no layer can be at {place!r}")
-
-
-def _layer(entry: dict[str, Any], arrays: list[Array]) -> nn.Module:
-    """A layer of a known kind with the stored tensors; built without memory, and compared before they go in."""
-    kind, options = entry["kind"], _plain(entry["options"])
-    if kind not in KINDS:
-        raise FormatError(f"there is no layer or function {kind[:60]!r}")
-    try:
-        with torch.device("meta"):
-            if kind == "ann.Split":
-                inner = options["activation"]
-                if set(inner) != {"kind", "options"} or inner["kind"] not in KINDS or inner["kind"] == "ann.Split":
-                    raise FormatError("a Split has an unknown activation")
-                options = {"activation": build(inner["kind"], _plain(inner["options"]))}
-            layer = build(kind, options)
-    except FormatError:
-        raise
-    except Exception as error:
-        raise FormatError(f"the options of {entry['path'] or kind!r} do not make a layer ({error})") from None
-    wanted = {**dict(layer.named_parameters()), **dict(layer.named_buffers())}
-    stored = {name: torch.from_numpy(arrays[place].copy()) for name, place in entry["tensors"].items()}
-    counts = {name for name in wanted if name.rpartition(".")[2] == "num_batches_tracked"}
-    for name in wanted.keys() | stored.keys():
-        given, expected = stored.get(name), wanted.get(name)
-        if name in counts and given is None:
-            continue
-        if given is None or expected is None or given.shape != expected.shape or not _same_type(given, expected, name):
-            raise FormatError(f"the tensor {name!r} of {entry['path'] or kind!r} is not the one that the layer needs")
-    stored |= {name: torch.tensor(0) for name in counts}
-    layer.load_state_dict(stored, assign=True)
-    return layer
-
-
-def _same_type(given: Tensor, expected: Tensor, name: str) -> bool:
-    """Of one field; torch's own layers may also have complex weights."""
-    return given.dtype == expected.dtype or (given.is_complex() and name in ("weight", "bias"))
-
-
-def _plain(options: dict[str, Any]) -> dict[str, Any]:
-    """Options as Python's layers want them: tuples for lists."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
-
-
-#: the options of the functions that have any
-_OPTIONS = {
-    **dict.fromkeys(("add", "sub", "mul", "div"), ("value",)),
-    **dict.fromkeys(("cat", "squeeze", "unsqueeze"), ("dim",)),
-    "mean": ("dim", "keepdim"),
-    "reshape": ("shape",),
-    "transpose": ("dim0", "dim1"),
-    "permute": ("dims",),
-}
-
-
-def _function_options(entry: dict[str, Any]) -> dict[str, Any]:
-    """The options of a function, checked."""
-    options = _plain(entry["options"])
-    names = _OPTIONS.get(entry["kind"], ())
-    numbers = [n for value in options.values() for n in (value if isinstance(value, tuple) else (value,))]
-    missing = set(names) - set(options) - {"value"}
-    if set(options) - set(names) or missing or not all(isinstance(n, int | float) for n in numbers) or entry["tensors"]:
-        raise FormatError(f"the options of {entry['kind']} {entry['name']!r} are wrong")
-    return options

@@ -16,8 +16,10 @@ Array = Any  # of numpy
 MAGIC = b"\x89ARGAND\n"
 VERSION = 1
 PREFIX = struct.Struct("<8sIII")  # magic, version, length of the header, CRC-32 of all before this field and the header
-MOST_HEADER = 2**24  # bytes of JSON
+MOST_HEADER = 2**20  # bytes of JSON
+MOST_STEPS, MOST_PARTS = 10_000, 32  # in a network, in a path
 SPARE, PER_BYTE = 2**24, 2**11  # a file may claim so many bytes of dense weights, and so many more for each of its own
+MOST_DENSE = 2**32  # bytes of dense weights, in any case
 VALUES = {"fp32": "<f4", "fp16": "<f2", "int16": "<i2", "int8": "<i1"}
 POSITIONS = ("dense", "bitmask", "gaps8", "gaps16")
 
@@ -38,7 +40,7 @@ def read(content: bytes) -> tuple[dict[str, Any], list[Array]]:
         raise FormatError("its header is cut off or damaged (wrong checksum)")
     header = _header(packed)
     place, tensors = PREFIX.size + length, list[Array]()
-    room = SPARE + PER_BYTE * len(content)
+    room = min(SPARE + PER_BYTE * len(content), MOST_DENSE)
     for entry in header["tensors"]:
         shape, size, crc = _claims(entry)
         room -= 4 * math.prod(shape)
@@ -59,19 +61,27 @@ def _header(packed: bytes) -> dict[str, Any]:
         unpacker = zlib.decompressobj()
         text = unpacker.decompress(packed, MOST_HEADER)
         if not unpacker.eof or unpacker.unused_data:
-            raise FormatError("its header is no whole deflated text, or larger than 16 MiB")
+            raise FormatError("its header is no whole deflated text, or larger than 1 MiB")
         header = json.loads(text.decode())
     except (zlib.error, ValueError, RecursionError) as error:
         raise FormatError(f"its header can't be read ({error})") from None
     lists = ("inputs", "outputs", "steps", "tensors")
     if not isinstance(header, dict) or not all(isinstance(header.get(name), list) for name in lists):
         raise FormatError(f"its header lacks one of {', '.join(lists)}")
+    unknown = set(header) - {*lists, "single", "examples"}
+    if unknown or type(header.get("single", True)) is not bool:
+        raise FormatError(f"its header has unknown fields {sorted(unknown)[:3]}, or a single that is no truth value")
+    if len(header["steps"]) > MOST_STEPS:
+        raise FormatError(f"it has more than {MOST_STEPS} steps")
     known = set()
     for name in header["inputs"]:
         known.add(_name(name))
     for step in header["steps"]:
         _check_step(step, known, len(header["tensors"]))
         known.add(_name(step["name"]))
+    used = {place for step in header["steps"] for place in step["tensors"].values()}
+    if used != set(range(len(header["tensors"]))):
+        raise FormatError("it holds tensors that no step uses")
     _check_examples(header.get("examples", []), len(header["inputs"]))
     if not header["inputs"] or not header["outputs"] or not all(_name(name) in known for name in header["outputs"]):
         raise FormatError("its inputs or outputs are not values of its steps")
@@ -87,6 +97,8 @@ def _check_step(step: Any, known: set[str], tensors: int) -> None:
             raise FormatError(f"a step's {field} is no {form.__name__}")
     if not step["inputs"] or not all(_name(name) in known for name in step["inputs"]):
         raise FormatError(f"step {step['name']!r} reads a value that no step before it gives")
+    if step["path"].count(".") >= MOST_PARTS or len(step["path"]) > 2000:
+        raise FormatError(f"step {step['name']!r} has a path of more than {MOST_PARTS} parts")
     if step["name"] in known:
         raise FormatError(f"two values are called {step['name']!r}")
     for place in step["tensors"].values():

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import argand.nn as ann
 from argand.graph import Graph, Step, activation_of, build, kind_of, options_of
-from argand.graph.kinds import KINDS
+from argand.graph.kinds import ELEMENTWISE, KINDS
 from argand.graph.steps import layer_step
 
 _POOLS = tuple(f"{kind}Pool{n}d" for kind in ("Avg", "Max", "AdaptiveAvg", "AdaptiveMax") for n in (1, 2, 3))
@@ -55,6 +55,7 @@ class _Stacker:
         self.steps: list[Step] = []
         self.forms: dict[str, Form] = {}
         self.made: dict[tuple[int, bool], nn.Module] = {}  # of shared layers
+        self.placed: dict[str, nn.Module] = {}  # by path
 
     def run(self, graph: Graph) -> Graph:
         self.forms = {name: Form(name) for name in graph.inputs}
@@ -64,6 +65,8 @@ class _Stacker:
         return replace(graph, steps=tuple(self.steps), outputs=outputs)
 
     def add(self, step: Step, axis: int | None = None, bare: bool = False) -> Form:
+        if step.layer is not None and self.placed.setdefault(step.path, step.layer) is not step.layer:
+            step = replace(step, path="")  # another layer of the result has this path: a shared one has several forms
         self.steps.append(step)
         return Form(step.name, axis, bare)
 
@@ -109,8 +112,7 @@ class _Stacker:
         key = (id(step.layer), bare)
         shared = key in self.made
         layer = self.made.setdefault(key, self.made[key] if shared else self.weighted(step.layer, bare))
-        path = step.path if not bare or not shared else ""
-        return self.add(layer_step(step.name, layer, (source,), path), axis)
+        return self.add(layer_step(step.name, layer, (source,), step.path), axis)
 
     def _on_stacked(self, step: Step, forms: list[Form]) -> Form | None:
         """Steps that are the same on stacked parts; None for the others."""
@@ -132,7 +134,7 @@ class _Stacker:
             real = nn.ReLU()
         elif step.kind == "Split" and layer is not None:
             inner = activation_of(layer)
-            real = inner if not list(inner.parameters()) else None
+            real = inner if type(inner).__name__ in ELEMENTWISE else None
         elif step.kind in _POOLS and layer is not None and axis == 1:
             kind = kind_of(layer)
             real = build(KINDS[f"nn.{step.kind}"].name, options_of(layer)) if kind else None

@@ -5,23 +5,22 @@ what acts on each unit alone passes them on; a sum makes the numbers of its two 
 layer that reads it has only zero weights for it, or if it is a constant that the reader can take into its bias.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from argand.errors import ArgandError
-from argand.graph import FUNCTIONS, Graph, Step
+from argand.graph import FUNCTIONS, Graph, Step, activation_of
+from argand.graph.kinds import ELEMENTWISE
+from argand.graph.steps import OPAQUE
 
 MIXING = ("Linear", "Bilinear", *(f"{kind}{n}d" for kind in ("Conv", "ConvTranspose") for n in (1, 2, 3)))
 #: parameters and statistics per unit
 PER_UNIT = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Affine", "ModReLU", "PReLU")
-_ELEMENTWISE = (
-    *("ReLU", "ReLU6", "LeakyReLU", "ELU", "GELU", "SiLU", "Softplus", "Hardtanh", "Tanh", "Sigmoid"),
-    *("Split", "Cardioid", "ZReLU", "ToComplex", "Real", "abs", "real"),
-)
+_ALONE = (*ELEMENTWISE, "Split", "Cardioid", "ZReLU", "ToComplex", "Real", "abs", "real")
 _POOLS = ("AvgPool", "MaxPool", "AdaptiveAvgPool", "AdaptiveMaxPool", "ModMaxPool")
 
 
@@ -105,24 +104,39 @@ class Analysis:
             self.pinned.update(value.units.tolist())
 
 
-def analyse(graph: Graph) -> Analysis:
-    """Follow the units from step to step."""
+def analyse(graph: Graph, ndims: Mapping[str, int]) -> Analysis:
+    """Follow the units from step to step; `ndims` are the axes of values, as far as they are known.
+
+    Where they are not, what acts on the second axis of a linear layer's outputs is taken to act on its features.
+    """
     analysis = Analysis()
     values: dict[str, Value | None] = dict.fromkeys(graph.inputs)
     steps = [step.layer for step in graph.steps if step.layer is not None]
+    held = _held(graph)
     for step in graph.steps:
         inputs = [values[name] for name in step.inputs]
         shared = step.layer is not None and steps.count(step.layer) > 1
-        values[step.name] = _mix(analysis, step, inputs, shared) if step.kind in MIXING else None
+        values[step.name] = _mix(analysis, step, inputs, shared or step.layer in held) if step.kind in MIXING else None
         if step.kind not in MIXING:
             result = None if shared and step.kind in PER_UNIT else _pass(analysis, step, inputs)
             if result is None:
                 for value in inputs:
                     analysis.pin(value)
             values[step.name] = result
+        known = values[step.name]
+        if known is not None and known.ndim is None:
+            known.ndim = ndims.get(step.name)
     for name in graph.outputs:
         analysis.pin(values[name])
     return analysis
+
+
+def _held(graph: Graph) -> set[nn.Module]:
+    """Layers that something besides the graph's own steps uses: opaque modules, or a forward that reads a weight."""
+    opaque = [step for step in graph.steps if step.kind == OPAQUE]
+    held = {module for step in opaque if step.layer is not None for module in step.layer.modules()}
+    read = {str(step.options["attribute"]).rpartition(".")[0] for step in opaque if "attribute" in step.options}
+    return held | {step.layer for step in graph.steps if step.layer is not None and step.path in read}
 
 
 def grouped(layer: Any, weight: Tensor) -> Tensor:
@@ -193,12 +207,16 @@ def _applied(step: Step, x: Tensor) -> Tensor:
 
 
 def _elementwise(analysis: Analysis, step: Step, values: Sequence[Value]) -> Value | None:
+    if step.kind == "Split" and type(activation_of(step.layer)).__name__ not in ELEMENTWISE:  # type: ignore[arg-type]
+        return None
     return replace(values[0], value=_applied(step, values[0].value.unsqueeze(0)).squeeze(0))
 
 
 def _per_unit(analysis: Analysis, step: Step, values: Sequence[Value]) -> Value | None:
     (value,) = values
     layer: Any = step.layer
+    if getattr(layer, "running_mean", layer) is None:
+        return None  # statistics of the batch at hand
     count = layer.num_features if hasattr(layer, "num_features") else layer.num_parameters
     if count > 1 or hasattr(layer, "num_features"):
         second = value.axis == "channels" or value.ndim in (2, None)
@@ -212,7 +230,7 @@ def _per_unit(analysis: Analysis, step: Step, values: Sequence[Value]) -> Value 
 
 def _pooled(analysis: Analysis, step: Step, values: Sequence[Value]) -> Value | None:
     (value,) = values
-    if value.axis != "channels":
+    if value.axis != "channels" or value.ndim != int(step.kind[-2]) + 2:
         return None
     layer: Any = step.layer
     padding = getattr(layer, "padding", 0)
@@ -262,26 +280,25 @@ def _concatenated(analysis: Analysis, step: Step, values: Sequence[Value]) -> Va
 
 
 def _reduced(analysis: Analysis, step: Step, values: Sequence[Value]) -> Value | None:
-    """A mean over positions, or an axis of length one that goes."""
+    """A mean over positions."""
     (value,) = values
     if value.axis != "channels" or value.ndim is None:
         return None
-    dims = step.options["dim"]
-    dims = {d % value.ndim for d in (dims if isinstance(dims, tuple) else (dims,))}
+    dims = {d % value.ndim for d in step.options["dim"]}
     if dims & {0, 1}:
         return None
-    if step.options.get("keepdim"):
+    if step.options["keepdim"]:
         return value
     left = value.ndim - len(dims)
     return replace(value, ndim=left, axis="last" if left == 2 else "channels")
 
 
 _RULES: dict[str, Callable[[Analysis, Step, Sequence[Value]], Value | None]] = {
-    **dict.fromkeys(_ELEMENTWISE, _elementwise),
+    **dict.fromkeys(_ALONE, _elementwise),
     **dict.fromkeys(PER_UNIT, _per_unit),
     **{f"{kind}{n}d": _pooled for kind in _POOLS for n in (1, 2, 3)},
     "Flatten": _flattened,
     **dict.fromkeys(("add", "sub", "mul", "div"), _combined),
     **dict.fromkeys(("cat", "Concatenate"), _concatenated),
-    **dict.fromkeys(("mean", "squeeze"), _reduced),
+    "mean": _reduced,
 }

@@ -79,6 +79,8 @@ KINDS: dict[str, Kind] = {
 }
 _BY_CLASS = {kind.cls: kind for kind in KINDS.values()}
 
+#: real functions of each number alone, without parameters
+ELEMENTWISE = (*("ReLU", "ReLU6", "LeakyReLU", "ELU", "GELU", "SiLU", "Softplus", "Hardtanh", "Tanh", "Sigmoid"),)
 #: layers that do nothing in evaluation
 SILENT = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, ann.Dropout)
 

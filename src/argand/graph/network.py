@@ -1,6 +1,6 @@
 """A graph as a module again."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any
@@ -11,6 +11,9 @@ from torch import Tensor, nn
 from argand.errors import ArgandError
 from argand.graph.steps import FUNCTIONS, Graph, layer_step
 from argand.modes import evaluation
+
+#: where layers are that a function of the original's forward stands for
+FUNCTIONS_PLACE = "_functions"
 
 
 class Network(nn.Module):
@@ -24,7 +27,10 @@ class Network(nn.Module):
     def __init__(self, graph: Graph, examples: Sequence[tuple[tuple[int, ...], bool]] = ()) -> None:
         super().__init__()
         self.examples = tuple(examples)  # of each input, if known: the shape without the batch axis, whether complex
-        places = {step.name: step.path or step.name for step in graph.steps if step.layer is not None}
+        self._places: dict[str, str] = {}
+        self._finders: dict[str, Callable[[Any], Any]] = {}
+        self._bare = graph
+        places = _places(self, graph)
         for step in graph.steps:
             if step.layer is not None:
                 _place(self, places[step.name], step.layer)
@@ -57,15 +63,37 @@ class Network(nn.Module):
         return values[graph.outputs[0]] if graph.single else tuple(values[name] for name in graph.outputs)
 
 
+def _places(root: nn.Module, graph: Graph) -> dict[str, str]:
+    """Where the layers go, by the names of their steps: to their paths, or among the functions if they have none.
+
+    A name that a module of torch keeps for itself gets an underscore.
+    """
+    reserved = {*dir(root), *vars(root), "training", FUNCTIONS_PLACE}
+    places = {}
+    for step in graph.steps:
+        if step.layer is not None:
+            path = ".".join(f"{part}_" if part in reserved else part for part in step.path.split("."))
+            places[step.name] = path if step.path else f"{FUNCTIONS_PLACE}.{step.name}"
+    return places
+
+
 def _place(root: nn.Module, path: str, layer: nn.Module) -> None:
     """Put a layer under a dotted path, in containers made for it."""
     *parents, name = path.split(".")
+    module = root
     for parent in parents:
-        if parent not in root._modules:
-            root.add_module(parent, nn.Module())
-        root = root._modules[parent]  # type: ignore[assignment]
-    if root._modules.get(name) is not layer:
-        root.add_module(name, layer)
+        if parent not in module._modules:
+            module.add_module(parent, _Container())
+        module = module._modules[parent]  # type: ignore[assignment]
+    there = module._modules.get(name)
+    if there is None and (module is root or isinstance(module, _Container)):
+        module.add_module(name, layer)
+    elif there is not layer:
+        raise ArgandError(f'Two layers are at "{path}", or one inside another: give one of them another name.')
+
+
+class _Container(nn.Module):
+    """Holds layers on the way along a path."""
 
 
 def run(graph: Graph, inputs: Sequence[Tensor], layers: Mapping[str, nn.Module] | None = None) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """torch.fx's graph of a network, whose leaves are layers."""
 
 import inspect
+import operator
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -12,12 +13,31 @@ from argand.graph.kinds import SILENT, kind_of
 from argand.variational import Variational
 
 
+class _Proxy(fx.Proxy):
+    """Records `y += x` as what it is, which torch.fx takes for `y = y + x`."""
+
+    def __iadd__(self, other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", operator.iadd, (self, other), {})
+
+    def __isub__(self, other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", operator.isub, (self, other), {})
+
+    def __imul__(self, other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", operator.imul, (self, other), {})
+
+    def __itruediv__(self, other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", operator.itruediv, (self, other), {})
+
+
 class _Tracer(fx.Tracer):
     """Enters the user's modules, and stops at layers."""
 
     def __init__(self, opaque: set[nn.Module]) -> None:
         super().__init__()
         self.opaque = opaque
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        return _Proxy(node, self)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return m in self.opaque or is_leaf(m)

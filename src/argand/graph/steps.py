@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from argand.field import modulus
 from argand.graph.kinds import kind_of
+from argand.surgery import is_linear_in_weight
 from argand.variational import Variational
 
 OPAQUE = "opaque"
@@ -49,6 +51,19 @@ class Graph:
             for name in step.inputs:
                 found[name].append(step)
         return found
+
+
+def objection(layer: nn.Module) -> str | None:
+    """Why a layer can't be copied by its options and tensors, as a sentence; None if it can."""
+    if is_linear_in_weight(layer) and not isinstance(layer._parameters.get("weight"), nn.Parameter):
+        return (
+            "computes its weight from other tensors. Make it a plain one first, with torch.nn.utils.prune.remove or "
+            "torch.nn.utils.parametrize.remove_parametrizations."
+        )
+    for name, tensor in (*layer.named_parameters(), *layer.named_buffers()):
+        if is_lazy(tensor):
+            return f"has no {name} yet. Run one batch through the network first."
+    return None
 
 
 def layer_step(name: str, layer: nn.Module, inputs: tuple[str, ...], path: str = "") -> Step:

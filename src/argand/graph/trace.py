@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from argand.errors import ArgandError
 from argand.graph.kinds import FUNCTION_LAYERS, SILENT, UNUSED
 from argand.graph.network import Network
 from argand.graph.nodes import holder, is_leaf, nodes_of
-from argand.graph.steps import OPAQUE, Graph, Step, layer_step
+from argand.graph.steps import OPAQUE, Graph, Step, layer_step, objection
 from argand.modes import evaluation
 
 _ARITHMETIC: dict[Any, str] = {
@@ -54,16 +55,51 @@ def trace(net: nn.Module, *, opaque: bool = False, training: bool = False) -> Gr
     if not isinstance(net, nn.Module):
         raise ArgandError(f"Expected a torch.nn.Module, and was given {type(net).__name__}.")
     if isinstance(net, Network):
-        return net.graph
+        return _checked(net.graph, opaque, training)
     root = holder(net) if is_leaf(net) else net
     with evaluation(root):
         nodes = nodes_of(root, opaque)
-    reader = _Reader(root, opaque, training)
-    graph = reader.read(nodes)
+    graph = _Reader(root, opaque, training).read(nodes)
     if root is not net:
         steps = tuple(Step(s.name, s.kind, s.inputs, s.layer, "", s.options) for s in graph.steps)
         graph = Graph(graph.inputs, steps, graph.outputs, graph.single)
     return graph
+
+
+def _checked(graph: Graph, opaque: bool, training: bool) -> Graph:
+    """The graph of a Network whose layers may have been replaced: silent ones are left out, unknown ones refused."""
+    alias: dict[str, str] = {}
+    steps = []
+    for given in graph.steps:
+        step = replace(given, inputs=tuple(alias.get(name, name) for name in given.inputs))
+        if isinstance(step.layer, SILENT) and not training:
+            alias[step.name] = step.inputs[0]
+            continue
+        steps.append(step if step.layer is None else _known(step, opaque))
+    return replace(graph, steps=tuple(steps), outputs=tuple(alias.get(name, name) for name in graph.outputs))
+
+
+def _known(step: Step, opaque: bool) -> Step:
+    """The step of a layer that can be written down; any other is opaque, or refused."""
+    layer = step.layer
+    assert layer is not None
+    reason = objection(layer)
+    if step.kind == OPAQUE or getattr(layer, "return_indices", False):
+        reason = (
+            "can't be written down: it is no layer of argand.nn, nor one of those of torch.nn that the documentation "
+            "lists."
+        )
+    elif reason is None and not opaque and (layer._forward_hooks or layer._forward_pre_hooks):
+        reason = "has hooks, which can't be written down. Remove them first."
+    if reason is None:
+        return step
+    if not opaque:
+        raise ArgandError(f"Layer {step.at} {reason}")
+    return replace(step, kind=OPAQUE)
+
+
+#: steps whose value shares memory with their input
+_VIEWS = ("Flatten", "reshape", "transpose", "permute", "squeeze", "unsqueeze", "real", "Real", "detach")
 
 
 class _Reader:
@@ -84,13 +120,13 @@ class _Reader:
                     self.alias[node] = node.name
             elif node.op == "output":
                 returned = node.args[0]
-            elif "assert" not in node.name:
+            elif getattr(node.target, "__name__", "") != "_assert_is_none":
                 self._step(node)
         single = isinstance(returned, fx.Node)
         outputs: Any = (returned,) if single else returned
-        if not isinstance(outputs, tuple | list) or not all(isinstance(o, fx.Node) for o in outputs):
+        if not isinstance(outputs, tuple | list) or not all(o in self.alias for o in outputs):
             raise ArgandError(
-                f"The network returns {type(returned).__name__}. Expected a tensor or a tuple of tensors."
+                f"The network returns {str(returned)[:80]}. Expected a tensor, or a tuple of tensors and nothing else."
             )
         return Graph(tuple(inputs), tuple(self.steps), tuple(self._value(o) for o in outputs), single)
 
@@ -107,20 +143,38 @@ class _Reader:
                 self._function(node)
             else:
                 raise _UnknownError
-        except (_UnknownError, TypeError):
+        except ArgandError:
+            raise
+        except (_UnknownError, TypeError, ValueError, IndexError, KeyError):
             if not self.opaque:
                 target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", node.target)
                 raise ArgandError(
-                    f"The network's forward uses {target!r} ({node.op.replace('_', ' ')}, as {node.format_node()}), "
+                    f"The network's forward uses {target!r} with {node.args} {node.kwargs or ''} to give {node.name}, "
                     "which can't be written down. Known are the layers of argand.nn and torch.nn in the documentation, "
                     "sums and products, cat, mean, abs, reshape, flatten, transpose, squeeze."
                 ) from None
             inputs = tuple(self.alias[n] for n in node.all_input_nodes if n in self.alias)
-            self._add(node, Step(node.name, OPAQUE, inputs))
+            options = {"attribute": node.target} if node.op == "get_attr" else {}
+            self._add(node, Step(node.name, OPAQUE, inputs, options=options))
+        if _in_place(node, self.net):
+            self._overwritten(node)
 
     def _add(self, node: fx.Node, step: Step) -> None:
         self.steps.append(step)
         self.alias[node] = step.name
+
+    def _overwritten(self, node: fx.Node) -> None:
+        """Whoever reads the input of an in-place step from here on sees its value."""
+        old = self.alias[node.all_input_nodes[0]]
+        source = next((step for step in self.steps if step.name == old), None)
+        if source is not None and source.kind in _VIEWS:
+            raise ArgandError(
+                f"The network's forward writes in place into a view ({old}, by {node.name}), which can't be followed. "
+                "Use the form that is not in place."
+            )
+        for other, name in self.alias.items():
+            if name == old:
+                self.alias[other] = self.alias[node]
 
     def _module(self, node: fx.Node) -> None:
         path = str(node.target)
@@ -130,17 +184,12 @@ class _Reader:
             return
         given = [*node.args, *node.kwargs.values()]
         step = layer_step(node.name, layer, tuple(self._value(x) for x in given), path)
-        if (step.kind == OPAQUE and not self.opaque) or getattr(layer, "return_indices", False):
-            raise ArgandError(
-                f'Layer "{path}" ({type(layer).__name__}) can\'t be written down: it is no layer of argand.nn, nor one '
-                "of those of torch.nn that the documentation lists."
-            )
-        self._add(node, step)
+        self._add(node, _known(step, self.opaque))
 
     def _function(self, node: fx.Node) -> None:
         target: Any = node.target
-        first, *rest = node.args or (None,)
         named = dict(node.kwargs)
+        first, *rest = node.args or (named.pop("input", None),)
         if target in _NOTHING or target in _DROPOUTS:
             make = _DROPOUTS.get(target)
             self._silent(node, first, make(rest[0] if rest else named.get("p", 0.5)) if make else None)
@@ -159,7 +208,8 @@ class _Reader:
                 raise _UnknownError
             self._one(node, "mean", dim=tuple(dim) if isinstance(dim, tuple | list) else (dim,), keepdim=bool(keep))
         elif target in (torch.permute, "permute"):
-            dims: Any = rest[0] if rest and isinstance(rest[0], tuple | list) else rest
+            dims: Any = named.get("dims", rest)
+            dims = dims[0] if isinstance(dims[0], tuple | list) else dims
             self._one(node, "permute", dims=tuple(dims))
         elif target in _SHAPES:
             kind, names = _SHAPES[target]
@@ -170,7 +220,7 @@ class _Reader:
         elif target in FUNCTION_LAYERS:
             self._layer(node, FUNCTION_LAYERS[target], rest, named)
         elif target in _RESHAPES:
-            self._reshape(node, rest)
+            self._reshape(node, [named["shape"]] if "shape" in named else rest)
         else:
             raise _UnknownError
 
@@ -183,16 +233,19 @@ class _Reader:
             self.alias[node] = self._value(first)
 
     def _one(self, node: fx.Node, kind: str, **options: Any) -> None:
-        self._add(node, Step(node.name, kind, (self._value(node.args[0]),), options=options))
+        self._add(node, Step(node.name, kind, (self._value(_first(node)),), options=options))
 
     def _layer(self, node: fx.Node, make: Callable[..., nn.Module], rest: list[Any], named: dict[str, Any]) -> None:
         options = {key: value for key, value in named.items() if key not in UNUSED}
         if named.get("return_indices") or any(isinstance(x, fx.Node) for x in [*rest, *options.values()]):
             raise _UnknownError
-        self._add(node, layer_step(node.name, make(*rest, **options).eval(), (self._value(node.args[0]),)))
+        self._add(node, layer_step(node.name, make(*rest, **options).eval(), (self._value(_first(node)),)))
 
     def _arithmetic(self, node: fx.Node, kind: str) -> None:
-        a, b = node.args
+        operands: list[Any] = [*node.args, *(node.kwargs[name] for name in ("input", "other") if name in node.kwargs)]
+        a, b = operands
+        if set(node.kwargs) - {"input", "other"}:
+            raise _UnknownError  # alpha, rounding_mode
         if isinstance(a, fx.Node) and isinstance(b, fx.Node):
             if kind == "div":
                 raise _UnknownError
@@ -202,7 +255,7 @@ class _Reader:
             if kind not in ("add", "mul"):
                 raise _UnknownError
             a, b = b, a
-        if not isinstance(b, int | float) or node.kwargs:
+        if not isinstance(b, int | float) or isinstance(b, bool):
             raise _UnknownError
         self._add(node, Step(node.name, kind, (self._value(a),), options={"value": b}))
 
@@ -227,6 +280,20 @@ class _Reader:
         if not kept or not all(isinstance(n, int) for n in others):
             raise _UnknownError
         if batch != -1 and others == [-1]:
-            self._add(node, layer_step(node.name, nn.Flatten(), (self._value(node.args[0]),)))
+            self._add(node, layer_step(node.name, nn.Flatten(), (self._value(_first(node)),)))
         else:
             self._one(node, "reshape", shape=tuple(others))
+
+
+def _first(node: fx.Node) -> Any:
+    return node.args[0] if node.args else node.kwargs.get("input")
+
+
+def _in_place(node: fx.Node, net: nn.Module) -> bool:
+    """Whether a node writes into its first input."""
+    if node.op == "call_module":
+        return bool(getattr(net.get_submodule(str(node.target)), "inplace", False))
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    augmented = node.target in (operator.iadd, operator.isub, operator.imul, operator.itruediv)
+    method = node.op != "get_attr" and name.endswith("_") and not name.endswith("__")
+    return augmented or method or bool(node.kwargs.get("inplace"))

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from argand.deploy.c.weights import LEVELS, Weight, quantised, rows_of, weight_of
 from argand.errors import ArgandError
@@ -96,14 +95,7 @@ def _check_layer(step: Step) -> None:
         )
     if layer is None:
         return
-    if is_linear_in_weight(layer) and not isinstance(layer._parameters.get("weight"), nn.Parameter):
-        raise ArgandError(
-            f"Layer {step.at} computes its weight from other tensors. Make it a plain one first, with "
-            "torch.nn.utils.prune.remove or torch.nn.utils.parametrize.remove_parametrizations."
-        )
     for name, tensor in (*layer.named_parameters(), *layer.named_buffers()):
-        if is_lazy(tensor):
-            raise ArgandError(f"Layer {step.at} has no {name} yet. Run the network once on the example.")
         if not bool(torch.isfinite(tensor).all()) or (
             tensor.dtype in (torch.float64, torch.complex128)
             and bool((tensor.abs() > torch.finfo(torch.float32).max).any())
