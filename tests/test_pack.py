@@ -304,6 +304,40 @@ def test_hostile_files(small, tmp_path):
         argand.load(tmp_path / "big", max_bytes=10)
 
 
+def linears(count, side, **extra):
+    """A file of many layers that share one empty weight, in a few hundred bytes."""
+    entry, section = encode(torch.zeros(side, side), "fp32")
+    options = {"in_features": side, "out_features": side, "bias": False}
+    steps = [
+        {"name": f"v{i + 1}", "kind": "nn.Linear", "path": f"a.b{i}", "inputs": [f"v{i}"], "options": options,
+         "tensors": {"weight": 0}}
+        for i in range(count)
+    ]  # fmt: skip
+    header = {"inputs": ["v0"], "outputs": [f"v{count}"], "steps": steps, "tensors": [entry], **extra}
+    return header, section
+
+
+def test_a_weight_of_many_layers_is_there_once():
+    net = from_bytes(sealed(*linears(100, 1500)))
+    assert len({layer.weight.data_ptr() for layer in net.a.children()}) == 1
+    assert net(torch.zeros(1, 1500)).shape == (1, 1500)
+
+
+def test_what_a_file_may_not_hold():
+    header, section = linears(1, 4)
+    unused = dict(header, tensors=header["tensors"] * 2)
+    many, section_of_many = linears(10_001, 4)
+    deep = dict(header, steps=[dict(header["steps"][0], path=".".join("a" * 100_000))])
+    for (bad, sections), words in (
+        ((unused, section * 2), "tensors that no step uses"),
+        ((many, section_of_many), "1 MiB|10000 steps"),
+        ((deep, section), "more than 32 parts"),
+        ((dict(header, tensors=[dict(header["tensors"][0], shape=[40_000, 40_000])]), section), "far more weights"),
+    ):
+        with pytest.raises(argand.ArgandError, match=words):
+            from_bytes(sealed(bad, sections))
+
+
 def mutated(content: bytes, dice: random.Random) -> bytes:
     """Some bytes changed, cut out, doubled or cut off."""
     data = bytearray(content)
