@@ -92,7 +92,9 @@ def test_mistakes(runs, tmp_path, capsys):
     assert "can't be read" in mistake(capsys, "bench", tmp_path / "none")
     (tmp_path / "bad").write_bytes(b"\x89ARGAND\n")
     assert "can't be used" in mistake(capsys, "export", tmp_path / "bad", "--c", tmp_path / "c")
-    assert "fp16" in mistake(capsys, "export", file, "--c", tmp_path / "c", "--shape", "3", "--dtype", "fp16")
+    assert main(["export", str(file), "--c", str(tmp_path / "c"), "--shape", "3", "--dtype", "fp16"]) == 2
+    assert "'fp16' is not one of 'fp32', 'int16', 'int8'" in capsys.readouterr().err
+    assert '"0" (Linear) can\'t be computed for the example' in mistake(capsys, "bench", file, "--shape", "4")
     assert main(["bench", str(file), "--shape", "3"]) == 0
     copy = tmp_path / "runs"
     shutil.copytree(runs, copy)

@@ -67,6 +67,7 @@ FORMS = [
     lambda s, x: s.l(x).view(x.shape[0], -1),
     lambda s, x: F.relu(input=s.l(x)) - 0.5,
     lambda s, x: 2 * s.l(x) / 3,
+    lambda s, x: -s.l(x),
 ]
 
 
@@ -153,3 +154,25 @@ def test_a_replaced_layer_of_a_network_is_seen():
     net.set_submodule("1", nn.LSTM(3, 3))
     with pytest.raises(argand.ArgandError, match="LSTM"):
         trace(net)
+
+
+USES = [
+    lambda net, x: argand.compact(net, example=x),
+    lambda net, x: argand.sparse(net, example=x),
+    lambda net, x: argand.save(net, "unwritten", example=x),
+]
+
+
+@pytest.mark.parametrize("use", USES, ids=["compact", "sparse", "save"])
+def test_examples_that_do_not_fit(use, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    net = nn.Sequential(ann.Conv1d(2, 3, 3), ann.ReLU())
+    z = torch.randn(4, 2, 9, dtype=torch.complex64)
+    for bad, words in (
+        (z[:, :1], r'"0" \(Conv1d\) can.t be computed for the example, where it gets complex \(4, 1, 9\)'),
+        (z.real, "complex weights and was given a real tensor"),
+        (z.numpy(), "the example is ndarray"),
+        ((z, z), "takes 1 tensors"),
+    ):
+        with pytest.raises(argand.ArgandError, match=words):
+            use(net, bad)

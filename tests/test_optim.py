@@ -155,3 +155,18 @@ def test_frozen_parameters_stay():
     train(net, argand.optim.Adam(net, divergence_weight=0.1, max_norm=1.0), 2)
     assert torch.equal(net[0].mean.weight, frozen)
     assert net[0].mean.weight.grad is None
+
+
+def test_a_spread_that_nothing_learns_is_refused():
+    net = nn.Sequential(nn.Linear(3, 2))
+    opt = argand.optim.Adam(net)
+    argand.sparsify(net)
+    opt.divergence_weight = 1e-3
+    net(torch.ones(5, 3)).sum().backward()
+    with pytest.raises(argand.ArgandError, match="add_new_parameters"):
+        opt.step()
+    opt.add_new_parameters()
+    opt.step()
+    argand.collapse(net)
+    with pytest.raises(argand.ArgandError, match="After collapse make a new optimiser"):
+        opt.step()

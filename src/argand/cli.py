@@ -134,9 +134,20 @@ class StoredAs(StrEnum):
     auto = "auto"
 
 
+class CTypes(StrEnum):
+    """The types of a C program's weights."""
+
+    fp32 = "fp32"
+    int16 = "int16"
+    int8 = "int8"
+
+
 PackedFile = Annotated[Path, typer.Argument(help="A packed network.", metavar="net.argand", show_default=False)]
 Shape = Annotated[
-    str | None, typer.Option(help="An input's shape without the batch, if the file does not tell it: 1,28,28 or 3,c64.")
+    str | None,
+    typer.Option(
+        help="An input's shape without the batch, if the file lacks it: 1,28,28, or 2,256,c64 for complex input."
+    ),
 ]
 
 
@@ -158,9 +169,9 @@ def pack(
 def export(
     file: PackedFile,
     c: Annotated[Path | None, typer.Option("--c", help="Write a C program into this folder.")] = None,
-    onnx: Annotated[Path | None, typer.Option(help="Write an ONNX file (needs argand[onnx]).")] = None,
+    onnx: Annotated[Path | None, typer.Option(help="Write an ONNX file (needs the extra onnx).")] = None,
     numpy: Annotated[Path | None, typer.Option(help="Write one Python file that needs only numpy.")] = None,
-    dtype: Annotated[StoredAs, typer.Option(help="The C program's weights: fp32, int16 or int8.")] = StoredAs.fp32,
+    dtype: Annotated[CTypes, typer.Option(help="The C program's weights, whatever the file's.")] = CTypes.fp32,
     shape: Shape = None,
     emulate: Annotated[bool, typer.Option("--emulate", help="Run the C program on an emulated Cortex-M4.")] = False,
 ) -> None:

@@ -10,7 +10,7 @@ from torch.optim.adam import adam
 
 from argand.errors import ArgandError
 from argand.field import real_view, real_views
-from argand.variational import divergence_backward, named_layers
+from argand.variational import Variational, divergence_backward, named_layers
 
 _FUSED_DEVICES = {"cpu", "cuda", "mps", "xpu"}
 
@@ -102,12 +102,28 @@ class Adam(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         if self.divergence_weight:
+            self._check_spread()
             divergence_backward(self._net, self.divergence_weight)
         with torch.no_grad():
             divisor = None if self.max_norm is None else self._clip_divisor(self.max_norm)
             for group in self.param_groups:
                 self._update(group, divisor)
         return loss
+
+    def _check_spread(self) -> None:
+        """Refuse to add a divergence that the network can't learn from."""
+        layers = [module for module in self._net.modules() if isinstance(module, Variational)]
+        if not layers:
+            raise ArgandError(
+                f"divergence_weight is {self.divergence_weight}, and {type(self._net).__name__} has no variational "
+                "layers. After collapse make a new optimiser, or set divergence_weight to 0."
+            )
+        stepped = {id(p) for group in self.param_groups for p in group["params"]}
+        if not any(id(p) in stepped for layer in layers for p in layer.spread.values()):
+            raise ArgandError(
+                "The network was sparsified after the optimiser was made, so nothing would learn the spread of its "
+                "weights: call optimizer.add_new_parameters() first."
+            )
 
     def _clip_divisor(self, max_norm: float) -> Tensor:
         """What all gradients are divided by to have at most this norm: torch's rule, (norm + 1e-6)/max_norm or 1."""

@@ -13,7 +13,7 @@ from argand.deploy.measure import Latency, bench
 from argand.deploy.unpack import load
 from argand.errors import ArgandError
 from argand.files import write_atomically
-from argand.graph import Network
+from argand.graph import Network, values_of
 
 
 def export(file: Path, *, c: Path | None, onnx: Path | None, numpy: Path | None, dtype: str,
@@ -45,11 +45,13 @@ def bench_file(file: Path, *, batch: int, threads: int, shape: str | None) -> La
 
 
 def example_of(net: Network, file: Path, shape: str | None, batch: int = 1) -> tuple[Tensor, ...]:
-    """Random inputs of the shape in the file, or of the one given: "1,28,28", with "c64" at the end if complex."""
+    """Random inputs of the shape in the file, or of the one given: "1,28,28", with "c64" as the last if complex."""
     if shape is None:
         known = net.example(batch)
         if known is None:
-            raise ArgandError(f"{file} does not tell its input's shape: give --shape, such as 1,28,28 or 3,c64.")
+            raise ArgandError(
+                f"{file} does not tell its input's shape: give --shape, such as 1,28,28, or 2,256,c64 for complex input."
+            )
         return known
     *sizes, last = shape.split(",")
     complex_ = last.strip() == "c64"
@@ -58,5 +60,9 @@ def example_of(net: Network, file: Path, shape: str | None, batch: int = 1) -> t
     except ValueError:
         numbers = [0]
     if any(n < 1 for n in numbers):
-        raise ArgandError(f"--shape {shape} is no shape. Expected sizes without the batch: 1,28,28, or 3,c64.")
-    return (torch.randn(batch, *numbers, dtype=torch.complex64 if complex_ else torch.float32),)
+        raise ArgandError(
+            f"--shape {shape} is no shape. Expected sizes without the batch: 1,28,28, or 2,256,c64 for complex input."
+        )
+    made = (torch.randn(batch, *numbers, dtype=torch.complex64 if complex_ else torch.float32),)
+    values_of(net.graph, made)  # refuses a shape that does not fit
+    return made

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from argand.deploy.reader import MAGIC, MOST_HEADER, PREFIX, VERSION
-from argand.deploy.tensors import check_dtype, encode
+from argand.deploy.tensors import DTYPES, check_dtype, encode
 from argand.errors import ArgandError
 from argand.files import write_atomically
 from argand.graph import (
@@ -22,6 +22,7 @@ from argand.graph import (
     trace,
     values_of,
 )
+from argand.graph.steps import STILL_VARIATIONAL
 from argand.surgery import is_linear_in_weight
 
 
@@ -114,6 +115,10 @@ def _dtypes(graph: Graph, dtype: str | Mapping[str, str]) -> dict[str, str]:
     paths = [step.path for step in graph.steps if step.layer is not None]
     if isinstance(dtype, str):
         return dict.fromkeys(paths, check_dtype(dtype))
+    if not isinstance(dtype, Mapping):
+        raise ArgandError(
+            f"dtype= takes one of {', '.join(DTYPES)}, or a dict from paths to these, and was given {dtype!r}."
+        )
     unknown = [path for path in dtype if path not in paths]
     if unknown:
         raise ArgandError(
@@ -153,7 +158,7 @@ def _described(step: Step) -> tuple[str, dict[str, Any]]:
     if step.layer is None:
         return step.kind, dict(step.options)
     if step.kind == "Variational":
-        raise ArgandError(f"{step.at} is variational: apply the masks and call argand.collapse(net) first.")
+        raise ArgandError(f"{step.at} {STILL_VARIATIONAL}")
     kind, options = kind_of(step.layer), options_of(step.layer)
     assert kind is not None
     if kind.word == "Split":

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from argand.deploy.stacked import dense_form, stack, ungrouped
 from argand.errors import ArgandError
 from argand.graph import Network, trace, values_of
+from argand.graph.steps import STILL_VARIATIONAL
 
 #: The largest kept share at which compressed rows win at batch 1: `benchmarks/deploy.py` prints the table.
 LARGEST_SHARE = {"linear": 0.05, "conv": 0.1}
@@ -42,7 +43,9 @@ def sparse(net: nn.Module, example: Tensor | tuple[Tensor, ...] | None = None) -
     graph = trace(net)
     for step in graph.steps:
         if step.kind == "Variational":
-            raise ArgandError(f"{step.at} is variational: apply the masks and call argand.collapse(net) first.")
+            raise ArgandError(f"{step.at} {STILL_VARIATIONAL}")
+    if example is not None:
+        values_of(graph, example)  # refuses one that does not fit, in the original's words
     made: set[nn.Module] = set()
 
     def dense(layer: nn.Module, bare: bool) -> nn.Module:

@@ -77,5 +77,7 @@ def _positions(kind: str, kept: Array) -> bytes:
 def check_dtype(dtype: str) -> str:
     """The name of a stored type; refuses any other."""
     if dtype not in DTYPES:
-        raise ArgandError(f"Values are stored as {', '.join(DTYPES)}, and {dtype!r} was asked for.")
+        hint = " For bits from the posterior give argand.quantise(net, masks), made before collapse."
+        asked = f"Values are stored as {', '.join(DTYPES)}, and {dtype!r} was asked for."
+        raise ArgandError(asked + (hint if dtype == "auto" else ""))
     return dtype

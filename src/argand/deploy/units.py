@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from argand.errors import ArgandError
 from argand.graph import FUNCTIONS, Graph, Step, activation_of
 from argand.graph.kinds import ELEMENTWISE
-from argand.graph.steps import OPAQUE
+from argand.graph.steps import OPAQUE, STILL_VARIATIONAL
 
 MIXING = ("Linear", "Bilinear", *(f"{kind}{n}d" for kind in ("Conv", "ConvTranspose") for n in (1, 2, 3)))
 #: parameters and statistics per unit
@@ -193,7 +193,7 @@ def _read(analysis: Analysis, value: Value | None, size: int, axis: str, weight:
 def _pass(analysis: Analysis, step: Step, inputs: Sequence[Value | None]) -> Value | None:
     """A step that acts on each unit alone; None for any other."""
     if step.kind == "Variational":
-        raise ArgandError(f"{step.at} is variational: call argand.collapse(net) first.")
+        raise ArgandError(f"{step.at} {STILL_VARIATIONAL}")
     known = [value for value in inputs if value is not None]
     rule = _RULES.get(step.kind)
     return rule(analysis, step, known) if rule and known and len(known) == len(inputs) else None

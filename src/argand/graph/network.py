@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from argand.errors import ArgandError
+from argand.field import field_name
 from argand.graph.steps import FUNCTIONS, Graph, layer_step
 from argand.modes import evaluation
 
@@ -111,6 +112,24 @@ def run(graph: Graph, inputs: Sequence[Tensor], layers: Mapping[str, nn.Module] 
 
 def values_of(graph: Graph, example: Tensor | tuple[Tensor, ...]) -> dict[str, Tensor]:
     """The values for an example, in evaluation: their shapes and fields are what a program is written for."""
+    inputs = example if isinstance(example, tuple) else (example,)
+    if len(inputs) != len(graph.inputs) or not all(isinstance(x, Tensor) for x in inputs):
+        kinds = ", ".join(type(x).__name__ for x in inputs)
+        raise ArgandError(f"The network takes {len(graph.inputs)} tensors, and the example is {kinds}.")
     layers = [step.layer for step in graph.steps if step.layer is not None]
+    values = dict(zip(graph.inputs, inputs, strict=True))
     with evaluation(*layers), torch.no_grad():
-        return run(graph, example if isinstance(example, tuple) else (example,))
+        for step in graph.steps:
+            function = step.layer or FUNCTIONS[step.kind]
+            given = [values[name] for name in step.inputs]
+            try:
+                values[step.name] = function(*given, **step.options)
+            except ArgandError as error:
+                raise ArgandError(f"{step.at} can't be computed for the example: {error}") from None
+            except (RuntimeError, ValueError, IndexError, TypeError) as error:
+                shapes = ", ".join(f"{field_name(x)} {tuple(x.shape)}" for x in given)
+                raise ArgandError(
+                    f"{step.at} can't be computed for the example, where it gets {shapes}: {error}. The example is a "
+                    "batch of inputs, as the network takes them."
+                ) from None
+    return values

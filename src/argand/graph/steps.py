@@ -15,6 +15,7 @@ from argand.surgery import is_linear_in_weight
 from argand.variational import Variational
 
 OPAQUE = "opaque"
+STILL_VARIATIONAL = "is variational: call masks.apply_(net) and argand.collapse(net) first."
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ _ARITHMETIC: dict[Any, str] = {
     **dict.fromkeys((operator.add, operator.iadd, torch.add, "add", "add_"), "add"),
     **dict.fromkeys((operator.sub, operator.isub, torch.sub, "sub", "sub_"), "sub"),
     **dict.fromkeys((operator.mul, operator.imul, torch.mul, "mul", "mul_"), "mul"),
+    **dict.fromkeys((operator.neg, torch.neg, "neg"), "neg"),
     **dict.fromkeys((operator.truediv, operator.itruediv, torch.div, "div", "div_"), "div"),
 }
 _SHAPES: dict[Any, tuple[str, tuple[str, ...]]] = {
@@ -150,8 +151,9 @@ class _Reader:
                 target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", node.target)
                 raise ArgandError(
                     f"The network's forward uses {target!r} with {node.args} {node.kwargs or ''} to give {node.name}, "
-                    "which can't be written down. Known are the layers of argand.nn and torch.nn in the documentation, "
-                    "sums and products, cat, mean, abs, reshape, flatten, transpose, squeeze."
+                    "which can't be written down. Known are layers of argand.nn and torch.nn, their functions, sums and "
+                    "products, division by a number, cat, mean, abs, real, reshape, flatten, transpose, permute, squeeze "
+                    "and unsqueeze (docs/deploy.md lists all). For functions of the parts use argand.nn.Split."
                 ) from None
             inputs = tuple(self.alias[n] for n in node.all_input_nodes if n in self.alias)
             options = {"attribute": node.target} if node.op == "get_attr" else {}
@@ -242,6 +244,9 @@ class _Reader:
         self._add(node, layer_step(node.name, make(*rest, **options).eval(), (self._value(_first(node)),)))
 
     def _arithmetic(self, node: fx.Node, kind: str) -> None:
+        if kind == "neg":
+            self._one(node, "mul", value=-1)
+            return
         operands: list[Any] = [*node.args, *(node.kwargs[name] for name in ("input", "other") if name in node.kwargs)]
         a, b = operands
         if set(node.kwargs) - {"input", "other"}:

@@ -10,6 +10,7 @@ import argand.nn as ann
 from argand.errors import ArgandError
 from argand.field import real_view
 from argand.graph import kind_of
+from argand.graph.steps import STILL_VARIATIONAL
 from argand.nn.batchnorm import evaluation_map
 from argand.surgery import replace
 from argand.twin.network import Planar, planar, run, step_value
@@ -30,7 +31,7 @@ def freeze(net: nn.Module, example: Tensor | tuple[Tensor, ...]) -> "Frozen":
     twin = planar(net)
     for path, module in net.named_modules():
         if isinstance(module, Variational):
-            raise ArgandError(f'Layer "{path}" is variational. Apply masks and collapse first: argand.collapse(net).')
+            raise ArgandError(f'Layer "{path}" {STILL_VARIATIONAL}')
     return Frozen(twin, example if isinstance(example, tuple) else (example,))
 
 

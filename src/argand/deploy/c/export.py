@@ -94,7 +94,7 @@ def _examples(example: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         if x.dim() == 0 or x.shape[0] != 1:
             raise ArgandError(
                 f"The example has shape {tuple(x.shape)}. Expected a batch of one, since a program runs one sample: "
-                "give it x[:1]."
+                "give it x[:1], or x[None] if x is one sample."
             )
     return inputs
 

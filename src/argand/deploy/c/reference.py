@@ -11,6 +11,7 @@ from argand.deploy.c.weights import LEVELS, Weight, quantised, rows_of, weight_o
 from argand.errors import ArgandError
 from argand.graph import FUNCTIONS, Graph, Step, kind_of
 from argand.graph.network import run
+from argand.graph.steps import STILL_VARIATIONAL
 from argand.surgery import is_linear_in_weight
 
 Dtypes = str | Mapping[str, str]
@@ -89,10 +90,7 @@ def _applied(step: Step, inputs: list[Tensor]) -> Tensor:
 def _check_layer(step: Step) -> None:
     layer = step.layer
     if step.kind == "Variational":
-        raise ArgandError(
-            f"Layer {step.at} still has its noise. Collapse the network first: argand.collapse(net), then apply the "
-            "masks."
-        )
+        raise ArgandError(f"Layer {step.at} {STILL_VARIATIONAL}")
     if layer is None:
         return
     for name, tensor in (*layer.named_parameters(), *layer.named_buffers()):
