@@ -50,7 +50,7 @@ def example_of(net: Network, file: Path, shape: str | None, batch: int = 1) -> t
         known = net.example(batch)
         if known is None:
             raise ArgandError(
-                f"{file} does not tell its input's shape: give --shape, such as 1,28,28, or 2,256,c64 for complex input."
+                f"{file} does not tell its input's shape: give --shape, as 1,28,28, or 2,256,c64 for complex input."
             )
         return known
     *sizes, last = shape.split(",")

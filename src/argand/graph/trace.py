@@ -151,9 +151,9 @@ class _Reader:
                 target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", node.target)
                 raise ArgandError(
                     f"The network's forward uses {target!r} with {node.args} {node.kwargs or ''} to give {node.name}, "
-                    "which can't be written down. Known are layers of argand.nn and torch.nn, their functions, sums and "
-                    "products, division by a number, cat, mean, abs, real, reshape, flatten, transpose, permute, squeeze "
-                    "and unsqueeze (docs/deploy.md lists all). For functions of the parts use argand.nn.Split."
+                    "which can't be written down. Known are layers of argand.nn and torch.nn, their functions, sums "
+                    "and products, division by a number, cat, mean, abs, real, reshape, flatten, transpose, permute, "
+                    "squeeze and unsqueeze (docs/deploy.md lists all). For functions of the parts use argand.nn.Split."
                 ) from None
             inputs = tuple(self.alias[n] for n in node.all_input_nodes if n in self.alias)
             options = {"attribute": node.target} if node.op == "get_attr" else {}
