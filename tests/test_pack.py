@@ -150,7 +150,10 @@ def test_numpy_in_one_file(tmp_path):
     subprocess.run(command, cwd=tmp_path, check=False)
     with torch.no_grad():
         assert np.abs(np.load(tmp_path / "y.npy") - net(x).numpy()).max() < 1e-5
-    argand.save(net, tmp_path / "net.argand")
+    argand.save(net, tmp_path / "net.argand", example=x)
+    for bad in (x[0], x.to(torch.complex64)):
+        with pytest.raises(ValueError, match=r"expected \(batch, 1, 28, 28\) float32"):
+            load(tmp_path / "net.argand")(bad.numpy())
     assert load(tmp_path / "net.argand")(x.numpy()).shape == (2, 10)
 
 

@@ -36,6 +36,10 @@ class Model:
 
     def __call__(self, *inputs: Array) -> Any:
         """The outputs: an array, or a tuple of them."""
+        for x, example in zip(inputs, self.header.get("examples", ()), strict=False):
+            if x.ndim != 1 + len(example["shape"]) or np.iscomplexobj(x) != example["complex"]:
+                shape, kind = ", ".join(map(str, example["shape"])), "complex64" if example["complex"] else "float32"
+                raise ValueError(f"expected (batch, {shape}) {kind}, and got {x.shape} {x.dtype}")
         values: dict[str, Array] = dict(zip(self.header["inputs"], inputs, strict=True))
         for step in self.header["steps"]:
             tensors = {name: self.tensors[place] for name, place in step["tensors"].items()}
