@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 import torch
+from forwards import Runs
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, prune
 
@@ -265,19 +266,6 @@ def test_shared_layers_stay_as_they_are():
     net = bias_(nn.Sequential(nn.Linear(4, 5), layer, nn.ReLU(), layer, nn.Linear(5, 2)))
     drop(net[4], columns=[1])
     assert shapes_of(check(net, (4,)))[:2] == [(5, 4), (5, 5)]
-
-
-class Runs(nn.Module):
-    """Layers, and a forward given as a function."""
-
-    def __init__(self, forward, **layers):
-        super().__init__()
-        self.function = forward
-        for name, layer in layers.items():
-            setattr(self, name, layer)
-
-    def forward(self, x):
-        return self.function(self, x)
 
 
 @pytest.mark.parametrize(("n", "dtype"), FIELDS)

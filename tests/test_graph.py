@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from forwards import Runs
 from torch import nn
 from torch.nn.utils import parametrizations
 
@@ -11,19 +12,6 @@ import argand.nn as ann
 from argand.deploy.pack import to_bytes
 from argand.deploy.unpack import from_bytes
 from argand.graph import Network, trace
-
-
-class Runs(nn.Module):
-    """Layers, and a forward given as a function."""
-
-    def __init__(self, forward, **layers):
-        super().__init__()
-        self.function = forward
-        for name, layer in layers.items():
-            setattr(self, name, layer)
-
-    def forward(self, x):
-        return self.function(self, x)
 
 
 def same(net, x):

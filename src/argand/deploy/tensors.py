@@ -14,7 +14,8 @@ from argand.field import real_dim, real_view
 
 DTYPES = tuple(VALUES)
 HALF_LARGEST = 65504
-_LEVELS = {"int16": 32767, "int8": 127}
+#: the largest integer of each type
+LEVELS = {"int16": 2**15 - 1, "int8": 2**7 - 1}
 
 
 def encode(tensor: Tensor, dtype: str, axis: int = 0) -> tuple[dict[str, Any], bytes]:
@@ -36,7 +37,7 @@ def encode(tensor: Tensor, dtype: str, axis: int = 0) -> tuple[dict[str, Any], b
     parts: Array = real_view(tensor.contiguous()).reshape(-1, k).float().numpy()
     kept = mask.flatten().numpy()
     scales = b""
-    if dtype in _LEVELS:
+    if dtype in LEVELS:
         scale = scales_of(tensor, dtype, axis)
         parts = np.rint(parts / np.broadcast_to(_along(scale, tensor, axis), (*tensor.shape, 1)).reshape(-1, 1))
         scales = scale.numpy().astype("<f4").tobytes()
@@ -53,7 +54,7 @@ def scales_of(tensor: Tensor, dtype: str, axis: int) -> Tensor:
     """The step of the integers for each index of the axis: the largest part is the largest integer."""
     size = real_view(tensor).abs().reshape(*tensor.shape, -1).amax(-1) if tensor.numel() else tensor.abs()
     largest = size.transpose(0, axis).flatten(1).amax(1) if tensor.dim() > 1 else size.flatten()
-    scale = (largest / _LEVELS[dtype]).float()
+    scale = (largest / LEVELS[dtype]).float()
     return torch.where(scale > 0, scale, torch.ones_like(scale))
 
 

@@ -10,10 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from argand.deploy import tensors
 from argand.field import real_view
 
 #: what a weight's part may be stored as: the largest level, or None for a float
-LEVELS: dict[str, int | None] = {"fp32": None, "int16": 2**15 - 1, "int8": 2**7 - 1}
+LEVELS: dict[str, int | None] = {"fp32": None, **tensors.LEVELS}
 C_TYPES = {"float32": "float", "int32": "int"} | {
     name: f"{name}_t" for name in ("int8", "int16", "uint8", "uint16", "uint32")
 }
