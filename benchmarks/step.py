@@ -100,9 +100,9 @@ def check(network: str, size: int, steps: int = 3) -> float:
     reference = torch.optim.Adam(exact.parameters(), lr=RATE)
     for _ in range(steps):
         drawn.clear()
-        with mock.patch("argand.variational.noise_like", record):
+        with mock.patch("argand.field.noise_like", record):
             our_step(net, opt, x, y)
-        with mock.patch("argand.variational.noise_like", lambda like: drawn.pop(0).to(like.dtype)):
+        with mock.patch("argand.field.noise_like", lambda like: drawn.pop(0).to(like.dtype)):
             reference_step(exact, reference, x.to(torch.complex128), y)
     difference, change = 0.0, 0.0
     for ours, theirs, start in zip(net.parameters(), exact.parameters(), before, strict=True):

@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "argand"
 LEVELS = [
     ["errors", "field", "special", "chunks", "files", "modes"],
     ["nn"],
-    ["priors", "posteriors", "variational", "surgery"],
+    ["priors", "posteriors", "variational", "gradient", "surgery"],
     ["pruning", "accounting", "summary", "thresholds", "optim"],
     ["graph", "twin"],
     ["deploy"],

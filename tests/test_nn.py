@@ -10,7 +10,8 @@ from torch import nn
 
 import argand
 import argand.nn as ann
-from argand.nn.kernels import native, stacked
+from argand.nn.kernels import channels_last
+from argand.nn.product import prefers_onednn, product
 
 Z64, Z128 = torch.complex64, torch.complex128
 
@@ -38,22 +39,55 @@ def test_signatures_are_those_of_torch(name):
     assert [(p.name, p.default) for p in ours][: len(theirs)] == [(p.name, p.default) for p in theirs]
 
 
+@pytest.mark.parametrize("last", [False, True], ids=["usual-order", "channels-last"])
 @pytest.mark.parametrize("case", [c for c in LAYERS if "conv" in c.name or "transpose" in c.name], ids=lambda c: c.name)
-def test_stacked_and_native_convolutions_agree_with_gradients(case, monkeypatch):
-    layer, x = case.make(ann, dtype=Z128), randn(2, *case.shapes[0]).requires_grad_()
-    if layer.groups > 1:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("argand.nn.kernels.prefers_stacked", lambda *_: False)
-            expected = layer(x)
-        assert torch.equal(layer(x), expected)
-        return
+def test_real_and_native_convolutions_agree_with_gradients(case, last, monkeypatch):
+    layer, x = case.make(ann, dtype=Z128), randn(2, *case.shapes[0])
+    x = (x.movedim(1, -1).contiguous().movedim(-1, 1) if last else x).requires_grad_()
     results = []
-    for kernel in (stacked, lambda convolve, x, weight, bias, transposed=False: native(convolve, x, weight, bias)):
-        monkeypatch.setattr("argand.nn.kernels.prefers_stacked", lambda *_: True)
-        monkeypatch.setattr("argand.nn.kernels.stacked", kernel)
+    for real in (True, False):
+        monkeypatch.setattr("argand.nn.kernels.prefers_real_convolution", lambda *_, real=real: real)
+        output = layer(x)
+        results.append([output, *torch.autograd.grad(output.abs().square().sum(), [x, *layer.parameters()])])
+        if real:
+            assert channels_last(output) == channels_last(x)
+    torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize("rows", [3, 50], ids=["more-outputs", "more-rows"])
+def test_real_and_native_products_agree_with_gradients(rows, monkeypatch):
+    layer, x = ann.Linear(7, 20, dtype=Z128), randn(2, rows, 7).requires_grad_()
+    results = []
+    for real in (True, False):
+        monkeypatch.setattr("argand.nn.kernels.prefers_real_product", lambda *_, real=real: real)
         output = layer(x)
         results.append([output, *torch.autograd.grad(output.abs().square().sum(), [x, *layer.parameters()])])
     torch.testing.assert_close(*results)
+
+
+def test_large_products_go_to_the_other_library_and_are_the_same():
+    shapes = (3, 100, 400), (200, 400), (200,)
+    x, weight, bias = (torch.randn(s).div_(20).requires_grad_() for s in shapes)
+    results = []
+    for compute in (product, torch.nn.functional.linear):
+        output = compute(x, weight, bias)
+        results.append([output, *torch.autograd.grad(output.sin().sum(), [x, weight, bias])])
+    torch.testing.assert_close(*results, rtol=1e-4, atol=1e-5)
+    assert not prefers_onednn(x.double(), weight.double())
+    assert not prefers_onednn(x[:1, :1], weight)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert product(x, weight, bias).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("name", ["AvgPool2d", "MaxPool2d", "ReLU", "BatchNorm2d"])
+def test_the_order_in_memory_is_kept(name):
+    layer = getattr(ann, name)(*([2] if name != "ReLU" else []))
+    x = torch.randn(3, 2, 6, 6, dtype=torch.complex64)
+    last = x.to(memory_format=torch.channels_last)
+    ours, theirs = layer(last), layer(x)
+    assert channels_last(ours)
+    assert theirs.is_contiguous()
+    torch.testing.assert_close(ours, theirs)
 
 
 def test_convolutions_take_unbatched_inputs_and_output_sizes():

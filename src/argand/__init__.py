@@ -14,13 +14,14 @@ from argand.deploy.quantise import quantise
 from argand.deploy.sparse import sparse
 from argand.deploy.unpack import load
 from argand.errors import ArgandError, ArgandWarning
+from argand.gradient import divergence_backward
 from argand.priors import Prior
 from argand.pruning import Masks, masks
 from argand.summary import Report, report
 from argand.surgery import collapse, sparsify
 from argand.thresholds import Sweep, sweep
 from argand.twin import planar
-from argand.variational import Prediction, Variational, divergence, divergence_backward, log_alpha, predict
+from argand.variational import Prediction, Variational, divergence, log_alpha, predict
 
 __version__ = "0.1.0"
 

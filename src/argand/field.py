@@ -40,9 +40,32 @@ def parts(x: Tensor) -> tuple[Tensor, Tensor]:
     return re, im
 
 
+def components(x: Tensor) -> tuple[Tensor, ...]:
+    """The k real numbers of each entry: (re, im), or (x,)."""
+    return parts(x) if x.is_complex() else (x,)
+
+
 def real_views(tensors: Iterable[Tensor]) -> list[Tensor]:
     """Real views that share storage with the tensors, for kernels that refuse complex ones (fused Adam, scalers)."""
     return [real_view(x.detach()) for x in tensors]
+
+
+class _Abs2(torch.autograd.Function):
+    """|z|² of complex numbers, with derivative 2z."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(z: Tensor) -> Tensor:
+        return torch.addcmul(z.real.square(), z.imag, z.imag)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return scaled(ctx.saved_tensors[0], 2 * grads[0])
 
 
 def abs2(x: Tensor) -> Tensor:
@@ -51,9 +74,32 @@ def abs2(x: Tensor) -> Tensor:
     >>> abs2(torch.tensor([3.0, -2.0])), abs2(torch.tensor([3 + 4j]))
     (tensor([9., 4.]), tensor([25.]))
     """
-    if not x.is_complex():
-        return x.square()
-    return torch.addcmul(x.real.square(), x.imag, x.imag)
+    size: Tensor = _Abs2.apply(x) if x.is_complex() else x.square()  # type: ignore[no-untyped-call]
+    return size
+
+
+def twice(x: Tensor) -> Tensor:
+    """A real tensor with a last axis (x, x): once for each part of a complex one."""
+    return torch.view_as_real(torch.complex(x, x))
+
+
+def scaled(x: Tensor, factor: Tensor) -> Tensor:
+    """x times a real factor. (torch would make the factor complex first, and take ten times as long.)
+
+    >>> scaled(torch.tensor([1 + 2j]), torch.tensor([3.0]))
+    tensor([3.+6.j])
+    """
+    return torch.view_as_complex(real_view(x) * twice(factor)) if x.is_complex() else x * factor
+
+
+def dot(x: Tensor, y: Tensor) -> Tensor:
+    """Re(conj(x)·y), elementwise: the inner product of two numbers as real vectors.
+
+    >>> dot(torch.tensor([1 + 2j]), torch.tensor([3 + 4j]))
+    tensor([11.])
+    """
+    products = real_view(x) * real_view(y)
+    return products[..., 0] + products[..., 1] if x.is_complex() else products
 
 
 class _Modulus(torch.autograd.Function):
@@ -72,8 +118,7 @@ class _Modulus(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         z, size = ctx.saved_tensors
-        gradient: Tensor = z * torch.where(size > 0, grads[0] / size, torch.zeros_like(size))
-        return gradient
+        return scaled(z, torch.where(size > 0, grads[0] / size, torch.zeros_like(size)))
 
 
 def modulus(x: Tensor) -> Tensor:
@@ -94,14 +139,29 @@ def modulus_of(re: Tensor, im: Tensor) -> Tensor:
 
 
 def noise_like(x: Tensor) -> Tensor:
-    """Standard noise e with E|e|² = 1: N(0, 1), or CN(0, 1), drawn in the order of the axes, (re, im) interleaved."""
-    return torch.randn_like(x, memory_format=torch.contiguous_format)
+    """Standard noise e with E|e|² = 1: N(0, 1), or CN(0, 1), drawn in the order of memory, (re, im) interleaved."""
+    order = _memory_order(x)
+    drawn = torch.randn([x.shape[i] for i in order], dtype=x.dtype, device=x.device)
+    return drawn.permute(_inverse(order))
 
 
 def noise_parts_like(re: Tensor) -> tuple[Tensor, Tensor]:
     """The parts of `noise_like` of a complex tensor with these real parts: the same for one seed, up to rounding."""
-    re, im = (math.sqrt(0.5) * torch.randn(*re.shape, 2, dtype=re.dtype, device=re.device)).unbind(-1)
+    order = _memory_order(re)
+    drawn = math.sqrt(0.5) * torch.randn([*(re.shape[i] for i in order), 2], dtype=re.dtype, device=re.device)
+    re, im = (part.permute(_inverse(order)) for part in drawn.unbind(-1))
     return re, im
+
+
+def _memory_order(x: Tensor) -> list[int]:
+    """The axes from the outermost in memory to the innermost."""
+    if x.is_contiguous():
+        return list(range(x.dim()))
+    return sorted(range(x.dim()), key=lambda axis: -x.stride(axis))
+
+
+def _inverse(order: list[int]) -> list[int]:
+    return sorted(range(len(order)), key=order.__getitem__)
 
 
 class _SafeSqrt(torch.autograd.Function):
@@ -134,6 +194,40 @@ def safe_sqrt(v: Tensor) -> Tensor:
     """
     root: Tensor = _SafeSqrt.apply(v)  # type: ignore[no-untyped-call]
     return root
+
+
+class _Perturbed(torch.autograd.Function):
+    """y + e·sqrt(max(v, 0)), and the noise for the gradient dL/dv = Re(conj(dL/dy)·noise)/(2v)."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(y: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        noise, root = noise_like(y), variance.clamp_min(0).sqrt_()
+        real_view(noise).mul_(twice(root) if y.is_complex() else root)
+        return y + noise, noise
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor]) -> None:
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(inputs[1], output[1])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
+        variance, noise = ctx.saved_tensors
+        root = safe_sqrt(variance)
+        divisor = torch.where(root > 0, root, torch.ones_like(root))  # the noise is 0 where the root is
+        return grads[0], 0.5 * (dot(grads[0], noise) / divisor.detach()) / divisor  # its square might underflow
+
+
+def perturbed(y: Tensor, variance: Tensor) -> Tensor:
+    """y + e·sqrt(variance) with standard noise e; where the variance is 0 (or below) exactly y, with a finite gradient.
+
+    >>> perturbed(torch.ones(2), torch.zeros(2))
+    tensor([1., 1.])
+    """
+    sample: Tensor = _Perturbed.apply(y, variance)[0]  # type: ignore[no-untyped-call]
+    return sample
 
 
 def improper_noise(variance: Tensor, relation: Tensor) -> Tensor:

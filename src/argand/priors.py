@@ -7,7 +7,7 @@ l = log r: `kl(l, k)` and its derivative `slope(l, k)`. Everything else, gradien
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from argand.chunks import map_pieces
 from argand.errors import ArgandError
-from argand.field import modulus, real_dim
+from argand.field import components, modulus, real_dim, scaled
 from argand.special import dawson_excess, dawson_ratio, ein_excess, softplus
 
 LogSnrFunction = Callable[[Tensor, int], Tensor]
@@ -65,18 +65,25 @@ def log_snr(mu: Tensor, log_sigma2: Tensor) -> Tensor:
 
 
 def snr_gradient(mu: Tensor, log_sigma2: Tensor, slope: LogSnrFunction) -> tuple[Tensor, Tensor]:
-    """dKL/dmu (as re + j·im of the real partials) and dKL/dlog_sigma2, from g = dKL/dl alone.
+    """dKL/dmu (as re + j·im of the real partials) and dKL/dlog_sigma2, from g = dKL/dl alone."""
+    *to_mu, to_log_sigma2 = snr_gradient_of([x.contiguous() for x in components(mu)], log_sigma2, slope)
+    return torch.complex(*to_mu) if mu.is_complex() else to_mu[0], to_log_sigma2
+
+
+def snr_gradient_of(mu: Sequence[Tensor], log_sigma2: Tensor, slope: LogSnrFunction) -> list[Tensor]:
+    """dKL/d each of mu's k real components, then dKL/dlog_sigma2: real arithmetic, for compilers.
 
     With a = min(1/sigma, 1/|mu|) and q = g/min(r, 1) these are 2q·a²·mu and -q·min(r, 1). Each factor is bounded or
     representable, so both are finite for every mu (0 included) wherever exp(|log_sigma2|/2) is.
     """
-    size, precision = modulus(mu), torch.exp(-0.5 * log_sigma2)
+    size, precision = torch.hypot(*mu) if len(mu) == 2 else mu[0].abs(), torch.exp(-0.5 * log_sigma2)
     amplitude = size * precision  # sqrt(r): accurate where log r, a difference of large numbers, is not
     # q is constant to 1e-17 where r < e^-40: the clamp keeps 0/0 away from mu = 0
     log_ratio = (2 * amplitude.log()).clamp_min(-40.0)
-    q = slope(log_ratio, real_dim(mu)) * torch.exp(-log_ratio.clamp_max(0.0))
+    q = slope(log_ratio, len(mu)) * torch.exp(-log_ratio.clamp_max(0.0))
     bound = torch.minimum(precision, size.reciprocal())
-    return mu * bound * (2 * q * bound), -q * amplitude.clamp_max(1.0).square()
+    factor = 2 * q * bound
+    return [*(x * bound * factor for x in mu), -q * amplitude.clamp_max(1.0).square()]
 
 
 class _SnrDivergence(torch.autograd.Function):
@@ -92,7 +99,7 @@ class _SnrDivergence(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
         mu, log_sigma2 = ctx.saved_tensors
         to_mu, to_log_sigma2 = snr_gradient(mu, log_sigma2, ctx.prior.slope)
-        return to_mu * grads[0], to_log_sigma2 * grads[0], None
+        return scaled(to_mu, grads[0]), to_log_sigma2 * grads[0], None
 
 
 def _ard_kl(log_snr: Tensor, k: int) -> Tensor:

@@ -1,6 +1,5 @@
 """One wrapper that makes any layer linear in its weight Bayesian, and what is asked of a network of such layers."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,12 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from argand.chunks import pieces
 from argand.errors import ArgandError
-from argand.field import abs2, field_name, improper_noise, keep_field, noise_like, safe_sqrt
+from argand.field import abs2, field_name, improper_noise, keep_field, perturbed
 from argand.modes import evaluation
 from argand.posteriors import Circular, Posterior
-from argand.priors import Prior, SnrPrior, snr_gradient
+from argand.priors import Prior
 
 
 class Variational(nn.Module):
@@ -69,7 +67,7 @@ class Variational(nn.Module):
         variance = self._linear(self.posterior.variance(mu, self.spread), abs2, inputs, options)
         relation_weight = self.posterior.relation(mu, self.spread)
         if relation_weight is None:
-            return output + noise_like(output) * safe_sqrt(variance)
+            return perturbed(output, variance)
         return output + improper_noise(variance, self._linear(relation_weight, torch.square, inputs, options))
 
     def _linear(
@@ -143,48 +141,6 @@ def divergence(net: nn.Module) -> Tensor:
     layers = list(named_layers(net).values())
     device = layers[0].weight_mean.device
     return torch.stack([layer.divergence().sum().to(device) for layer in layers]).sum()
-
-
-def divergence_backward(net: nn.Module, weight: float) -> None:
-    """Add weight · d divergence(net)/d parameter to each `.grad`, in closed form and without the forward value.
-
-    >>> net = argand.sparsify(nn.Linear(3, 2))
-    >>> argand.divergence_backward(net, 1e-4)
-    >>> net.log_sigma2.grad.shape
-    torch.Size([2, 3])
-    """
-    if not math.isfinite(weight):
-        raise ArgandError(f"The weight of the divergence must be a finite number, and {weight} was given.")
-    for layer in named_layers(net).values():
-        mu, spread = layer.weight_mean, layer.spread
-        if isinstance(layer.prior, SnrPrior) and isinstance(layer.posterior, Circular):
-            _add_snr_gradient(mu, spread["log_sigma2"], layer.prior, weight)
-            continue
-        with torch.enable_grad():
-            total = layer.divergence().sum()
-        learnt = [p for p in (mu, *spread.values()) if p.requires_grad]
-        for p, grad in zip(learnt, torch.autograd.grad(total, learnt, allow_unused=True), strict=True):
-            if grad is not None:
-                _grad(p).add_(grad, alpha=weight)
-
-
-@torch.no_grad()
-def _add_snr_gradient(mu: Tensor, log_sigma2: Tensor, prior: SnrPrior, weight: float) -> None:
-    """The closed form, piece by piece, into .grad."""
-    learnt = [p for p in (mu, log_sigma2) if p.requires_grad]
-    sums = pieces(mu, log_sigma2, *(_grad(p) for p in learnt))
-    for piece_mu, piece_log_sigma2, *grads in sums:
-        parts = snr_gradient(piece_mu, piece_log_sigma2, prior.slope)
-        added = [g for p, g in zip((mu, log_sigma2), parts, strict=True) if p.requires_grad]
-        for grad, part in zip(grads, added, strict=True):
-            grad.add_(part, alpha=weight)
-
-
-def _grad(p: Tensor) -> Tensor:
-    """The parameter's .grad, created as zeros where missing."""
-    if p.grad is None:
-        p.grad = torch.zeros_like(p)
-    return p.grad
 
 
 def log_alpha(net: nn.Module) -> dict[str, Tensor]:

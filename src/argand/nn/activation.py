@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from argand.field import modulus, real_view
+from argand.field import modulus, real_view, scaled
 from argand.nn.layers import apply_keeping_field, check_complex
 
 
@@ -64,7 +64,7 @@ class ModReLU(nn.Module):
     def forward(self, input: Tensor) -> Tensor:
         """Shrink the moduli and keep the phases."""
         check_complex(self, input)
-        return input * self.gain(modulus(input))
+        return scaled(input, self.gain(modulus(input)))
 
     def gain(self, size: Tensor) -> Tensor:
         """What entries of these moduli are multiplied by."""
@@ -93,7 +93,7 @@ class Cardioid(nn.Module):
     def forward(self, input: Tensor) -> Tensor:
         """Scale by half of one plus the cosine of the phase."""
         check_complex(self, input)
-        return input * self.gain(input.real, modulus(input))
+        return scaled(input, self.gain(input.real, modulus(input)))
 
     def gain(self, re: Tensor, size: Tensor) -> Tensor:
         """What entries of these real parts and moduli are multiplied by."""
@@ -130,7 +130,7 @@ class Dropout(nn.Dropout):
         if not self.training or self.p == 0:
             return input
         mask = self.mask(input.real)
-        return input.mul_(mask) if self.inplace else input * mask
+        return input.mul_(mask) if self.inplace else scaled(input, mask)
 
     def mask(self, re: Tensor) -> Tensor:
         """What entries of these real parts are multiplied by in training."""

@@ -6,7 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from argand.field import complex_dtype, parts, real_view
+from argand.nn.kernels import channels_last
 from argand.nn.layers import apply_keeping_field, check_complex
+from argand.nn.maps import mapped, moments
 
 
 def _init(
@@ -60,29 +62,32 @@ def _reset_parameters(self: Any) -> None:
 def _normalise(self: Any, input: Tensor) -> Tensor:
     """Whiten with the batch's statistics in training, with the running ones in evaluation."""
     check_complex(self, input)
-    re, im = parts(input)
-    return torch.complex(*normalise_parts(self, re.contiguous(), im.contiguous()))  # strided parts are slow
+    self._check_input_dim(input)
+    numbers = torch.view_as_real(input.movedim(1, -1).contiguous())
+    output = torch.view_as_complex(normalised(self, numbers)).movedim(-1, 1)
+    return output if channels_last(input) else output.contiguous()
 
 
-def normalise_parts(norm: nn.Module, re: Tensor, im: Tensor) -> tuple[Tensor, Tensor]:
-    """What a complex batch norm does to the parts; in training it moves the running statistics."""
+def normalised(norm: nn.Module, x: Tensor) -> Tensor:
+    """What a complex batch norm does to numbers (..., channels, 2); in training it moves the running statistics."""
     layer: Any = norm
-    layer._check_input_dim(re)
-    if layer.training or not layer.track_running_stats:
-        mean, covariance, count = _statistics(re, im)
-        if layer.training and layer.track_running_stats:
-            _track(layer, mean, covariance, count)
-    else:
-        mean, covariance = real_view(layer.running_mean), layer.running_var
-    return affine_parts(re, im, *_map_and_shift(layer, mean, covariance))
+    if not layer.training and layer.track_running_stats:
+        return mapped(x, *_map_and_shift(layer, real_view(layer.running_mean), layer.running_var))
+    count = x.numel() // (2 * x.shape[-2])
+    mean = x.sum(list(range(x.dim() - 2))) / count
+    centred = x - mean
+    covariance = moments(centred) / count
+    if layer.training and layer.track_running_stats:
+        _track(layer, mean, covariance, count)
+    return mapped(centred, *_map_and_shift(layer, None, covariance))
 
 
-def _map_and_shift(self: Any, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
-    """The 2x2 matrices and shifts (re, im) that normalisation with these statistics amounts to."""
+def _map_and_shift(self: Any, mean: Tensor | None, covariance: Tensor) -> tuple[Tensor, Tensor]:
+    """The 2x2 matrices and shifts (re, im) that normalisation with these statistics amounts to; no mean is zero."""
     whitening = inverse_root(covariance, self.eps)
     matrix = self.weight @ whitening if self.affine else whitening
-    shift = -(matrix @ mean.unsqueeze(-1)).squeeze(-1)
-    return matrix, shift if self.bias is None else shift + real_view(self.bias)
+    shift = torch.zeros_like(matrix[..., 0]) if self.bias is None else real_view(self.bias)
+    return matrix, shift if mean is None else shift - (matrix @ mean.unsqueeze(-1)).squeeze(-1)
 
 
 def evaluation_map(norm: nn.Module) -> tuple[Tensor, Tensor]:
@@ -103,17 +108,6 @@ def affine_parts(re: Tensor, im: Tensor, matrix: Tensor, shift: Tensor) -> tuple
     (a, b), (c, d) = ((entry.view(shape) for entry in row.unbind(-1)) for row in matrix.unbind(-2))
     p, q = (part.view(shape) for part in shift.unbind(-1))
     return p + a * re + b * im, q + c * re + d * im
-
-
-def _statistics(re: Tensor, im: Tensor) -> tuple[Tensor, Tensor, int]:
-    """Mean and biased covariance of (re, im), and count, for each channel."""
-    axes = [0, *range(2, re.dim())]
-    count = re.numel() // re.shape[1]
-    means = re.mean(axes, keepdim=True), im.mean(axes, keepdim=True)
-    re, im = re - means[0], im - means[1]
-    rr, ri, ii = (re * re).mean(axes), (re * im).mean(axes), (im * im).mean(axes)
-    covariance = torch.stack([torch.stack([rr, ri], -1), torch.stack([ri, ii], -1)], -2)
-    return torch.stack([mean.flatten() for mean in means], -1), covariance, count
 
 
 def _track(self: Any, mean: Tensor, covariance: Tensor, count: int) -> None:

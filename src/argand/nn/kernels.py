@@ -1,8 +1,10 @@
-"""How a complex convolution is computed: by one real convolution, or by torch's native complex one.
+"""How complex layers are computed: by real products and convolutions on the numbers as they lie in memory.
 
-One real convolution on stacked channels [re; im] with the block weight [[a, -b], [b, a]] does four real products per
-complex one in a single call; the native path does three (Gauss) in three calls, with more memory traffic. Which is
-faster depends on the shape; `benchmarks/conv_kernels.py` prints the table behind `prefers_stacked`.
+A complex tensor is a real one with (re, im) innermost. With the channels next to them in memory (channels last) it is
+a real tensor of twice the channels, re_0, im_0, re_1, im_1, ..., without a copy, and the layer is the real one with the
+block weight, in which each a + jb stands as [[a, -b], [b, a]]. Real kernels are far better tuned than complex ones, and
+those of convolution and pooling prefer this order. Where torch's own complex kernel is faster, by shape, it is taken;
+`benchmarks/conv_kernels.py` prints the table.
 """
 
 from collections.abc import Callable
@@ -11,90 +13,84 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from argand.field import parts
+from argand.field import real_view
+from argand.nn.product import prefers_onednn, product
 
-Parts = tuple[Tensor, Tensor]  # (re, im)
 Convolution = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
-def prefers_stacked(weight: Tensor, groups: int) -> bool:
-    """Whether one stacked real convolution is faster: with few channels, where memory traffic dominates."""
-    return groups == 1 and weight.shape[0] * weight.shape[1] < 2**11
+def channels_last(x: Tensor) -> bool:
+    """Whether the channels (axis 1) are innermost in memory, and the tensor is not in torch's usual order as well."""
+    return x.dim() > 2 and x.movedim(1, -1).is_contiguous() and not x.is_contiguous()
+
+
+def interleaved(x: Tensor) -> Tensor:
+    """Complex (n, c, ...) as real (n, 2c, ...), channels last; a view where x is channels last."""
+    return torch.view_as_real(x.movedim(1, -1).contiguous()).flatten(-2).movedim(-1, 1)
+
+
+def paired(x: Tensor) -> Tensor:
+    """Real (n, 2c, ...) as complex (n, c, ...), channels last: the inverse of `interleaved`."""
+    return torch.view_as_complex(x.movedim(1, -1).contiguous().unflatten(-1, (-1, 2))).movedim(-1, 1)
+
+
+def on_channels(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """A real function of 2c channels on c complex ones; the output's order in memory is that of the input."""
+    output = paired(function(interleaved(x)))
+    return output if channels_last(x) else output.contiguous()
+
+
+def block(weight: Tensor, transposed: bool = False) -> Tensor:
+    """The real weight (2m, 2n, ...) of a complex one (m, n, ...), for interleaved numbers.
+
+    `transposed` is for weights whose axis 0 is the input's.
+
+    >>> block(torch.tensor([[3 + 4j]]))
+    tensor([[ 3., -4.],
+            [ 4.,  3.]])
+    """
+    a, b = real_view(weight).unbind(-1)
+    upper, lower = (b, -b) if transposed else (-b, b)
+    rows = torch.stack([a, upper], 2), torch.stack([lower, a], 2)
+    return torch.stack(rows, 1).flatten(0, 1).flatten(1, 2)
+
+
+def flat(bias: Tensor | None) -> Tensor | None:
+    """A complex vector as re_0, im_0, ..."""
+    return None if bias is None else real_view(bias).flatten()
 
 
 def complex_convolution(
     convolve: Convolution, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int, transposed: bool = False
 ) -> Tensor:
     """The convolution of complex x and weight, where `convolve(x, weight, bias)` is torch's for any dtype."""
-    if prefers_stacked(weight, groups):
-        return stacked(convolve, x, weight, bias, transposed)
-    return native(convolve, x, weight, bias)
+    if not prefers_real_convolution(x, weight, groups):
+        return convolve(x, weight, bias)
+    if x.dim() < weight.dim():  # no batch axis
+        return complex_convolution(convolve, x.unsqueeze(0), weight, bias, groups, transposed).squeeze(0)
+    return on_channels(lambda both: convolve(both, block(weight, transposed), flat(bias)), x)
 
 
-def native(convolve: Convolution, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """torch's own complex convolution."""
-    return convolve(x, weight, bias)
+def prefers_real_convolution(x: Tensor, weight: Tensor, groups: int) -> bool:
+    """Whether one real convolution is faster than torch's complex one, which does three in another order."""
+    return groups == 1
 
 
-def stacked(convolve: Convolution, x: Tensor, weight: Tensor, bias: Tensor | None, transposed: bool = False) -> Tensor:
-    """One real convolution on stacked channels; a transposed one has weights of (in, out) channels."""
-    both = None if bias is None else parts(bias)
-    return torch.complex(*stacked_parts(convolve, parts(x), parts(weight), both, transposed))
+def complex_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Wx + b over the last axis of complex x."""
+    outputs, inputs = weight.shape
+    rows = x.numel() // max(inputs, 1)
+    if not prefers_real_product(x, weight):
+        return F.linear(x, weight, bias)
+    if rows > outputs:
+        output = product(real_view(x).flatten(-2), block(weight), flat(bias))
+        return torch.view_as_complex(output.unflatten(-1, (-1, 2)))
+    re, im = real_view(x).unbind(-1)
+    both = torch.stack([torch.stack([re, -im], -1), torch.stack([im, re], -1)]).flatten(-2)
+    output = torch.complex(*product(both, real_view(weight).flatten(1)).unbind(0))
+    return output if bias is None else output + bias
 
 
-def stacked_parts(convolve: Convolution, x: Parts, weight: Parts, bias: Parts | None, transposed: bool) -> Parts:
-    """One real convolution with the block weight."""
-    a, b = weight
-    channels = 1 - a.dim()  # the channel axis, counted from the end: inputs may lack the batch axis
-    upper, lower = (b, -b) if transposed else (-b, b)
-    block = torch.cat([torch.cat([a, upper], 1), torch.cat([lower, a], 1)], 0)
-    both = None if bias is None else torch.cat(bias)
-    re, im = convolve(torch.cat(x, channels), block, both).chunk(2, channels)
-    return re, im
-
-
-def three_parts(convolve: Convolution, x: Parts, weight: Parts, bias: Parts | None) -> Parts:
-    """Three real convolutions, as torch's complex one does."""
-    (re, im), (a, b) = x, weight
-    first, second, both = convolve(re, a, None), convolve(im, b, None), convolve(re + im, a + b, None)
-    out = first - second, both - first - second
-    if bias is None:
-        return out
-    shape = (-1,) + (1,) * (a.dim() - 2)
-    return out[0] + bias[0].view(shape), out[1] + bias[1].view(shape)
-
-
-def convolution_of_parts(
-    convolve: Convolution, x: Parts, weight: Parts, bias: Parts | None, groups: int, transposed: bool = False
-) -> Parts:
-    """`complex_convolution` in real arithmetic on the parts (re, im) of everything."""
-    if prefers_stacked(weight[0], groups):
-        return stacked_parts(convolve, x, weight, bias, transposed)
-    return three_parts(convolve, x, weight, bias)
-
-
-def prefers_interleaved(weight: Tensor) -> bool:
-    """Whether a linear layer is faster without a copy of its weight, given as a real view: with many outputs."""
-    return weight.shape[0] > 2**10
-
-
-def linear_of_parts(x: Parts, weight: Tensor, bias: Tensor | None) -> Parts:
-    """Wx + b in real arithmetic in one product, for a weight and bias given as real views, (re, im) last.
-
-    Many outputs: the weight stays as it lies, (re, im) interleaved along the input axis, and is met by x as (re, -im)
-    and (im, re). Few: the weight is laid out as rows [a; b], which both parts of x meet.
-    """
-    re, im = x
-    outputs = weight.shape[0]
-    if prefers_interleaved(weight):
-        both = torch.stack([torch.stack([re, -im], -1), torch.stack([im, re], -1)]).flatten(-2)
-        p, q = F.linear(both, weight.flatten(1)).unbind(0)
-    else:
-        rows = weight.permute(2, 0, 1).flatten(0, 1)
-        with_re, with_im = F.linear(re, rows), F.linear(im, rows)
-        p = with_re[..., :outputs] - with_im[..., outputs:]
-        q = with_re[..., outputs:] + with_im[..., :outputs]
-    if bias is None:
-        return p, q
-    c, d = bias.unbind(-1)
-    return p + c, q + d
+def prefers_real_product(x: Tensor, weight: Tensor) -> bool:
+    """Whether one real product of four times the size is faster than torch's complex one."""
+    return prefers_onednn(real_view(x.detach()), real_view(weight.detach()).flatten(1))

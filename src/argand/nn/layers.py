@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from argand.errors import ArgandError
 from argand.field import complex_dtype, field_name, keep_field
+from argand.nn.kernels import complex_linear
+from argand.nn.product import product
 
 Layer = TypeVar("Layer", bound=nn.Module)
 
@@ -84,7 +85,8 @@ class Linear(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         """Apply the layer to the last axis."""
         check_field(self, self.weight, input)
-        return F.linear(input, self.weight, self.bias)
+        compute = complex_linear if input.is_complex() else product
+        return compute(input, self.weight, self.bias)
 
 
 @complex_layer

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from argand.errors import ArgandError
 from argand.field import abs2
+from argand.nn.kernels import on_channels
 from argand.nn.layers import check_complex
 
 
@@ -19,7 +20,9 @@ def _pool_parts(self: nn.Module, input: Tensor) -> Tensor:
             f"{type(self).__name__} pools the real and imaginary parts separately, so there are no common indices to "
             "return. Use ModMaxPool, or return_indices=False."
         )
-    return torch.complex(pool_part(self, input.real), pool_part(self, input.imag))
+    if input.dim() < int(_torch_parent(type(self)).__name__[-2]) + 2:  # of AvgPool2d: there is no batch axis
+        return torch.complex(pool_part(self, input.real), pool_part(self, input.imag))
+    return on_channels(lambda both: pool_part(self, both), input)
 
 
 def pool_part(layer: nn.Module, part: Tensor) -> Tensor:

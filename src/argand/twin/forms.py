@@ -15,10 +15,10 @@ import argand.nn as ann
 from argand.field import abs2, improper_noise_of, modulus_of, noise_like, noise_parts_like, real_view, safe_sqrt
 from argand.graph import kind_of
 from argand.graph.kinds import SILENT
-from argand.nn.batchnorm import affine_parts, normalise_parts
+from argand.nn.batchnorm import affine_parts, normalised
 from argand.nn.conv import transposed_convolution
-from argand.nn.kernels import convolution_of_parts, linear_of_parts
 from argand.nn.pooling import largest, pool_part, taken_at
+from argand.twin.kernels import convolution_of_parts, linear_of_parts
 from argand.twin.parts import Parts, Value
 from argand.variational import Variational
 
@@ -161,6 +161,11 @@ def _dropout(layer: ann.Dropout, x: Parts) -> Parts:
     return _scaled(x, layer.mask(x.re)) if layer.training and layer.p else x
 
 
+def _normalise(layer: nn.Module, x: Parts) -> Parts:
+    numbers = torch.stack([part.movedim(1, -1) for part in x], -1)
+    return Parts(*(part.movedim(-1, 1) for part in normalised(layer, numbers).unbind(-1)))
+
+
 def _pool(layer: nn.Module, x: Parts) -> Parts:
     return x.each(lambda part: pool_part(layer, part))
 
@@ -180,7 +185,7 @@ _FORMS: dict[str, Form] = {
     "ann.Real": lambda layer, x: x.re,
     "ann.Concatenate": lambda layer, x: torch.cat(x, layer.dim),
     "ann.Affine": lambda layer, x: Parts(*affine_parts(x.re, x.im, layer.weight, real_view(layer.bias))),
-    **{f"ann.BatchNorm{n}d": lambda layer, x: Parts(*normalise_parts(layer, *x)) for n in (1, 2, 3)},
+    **{f"ann.BatchNorm{n}d": _normalise for n in (1, 2, 3)},
     **{f"ann.ModMaxPool{n}d": _pool_by_modulus for n in (1, 2, 3)},
     **{f"ann.{word}Pool{n}d": _pool for word in ("Avg", "Max", "AdaptiveAvg", "AdaptiveMax") for n in (1, 2, 3)},
 }
