@@ -14,6 +14,7 @@ and autograd, with the same noise.
 import argparse
 import copy
 import json
+import os
 import platform
 import statistics
 import time
@@ -27,6 +28,7 @@ import torch
 from torch import Tensor, nn
 
 import argand
+from argand.memory import KEEPING, keep_freed_memory
 
 WEIGHT, RATE, NORM = peers.DIVERGENCE_WEIGHT, peers.LEARNING_RATE, peers.MAX_NORM
 SCRATCH = Path(__file__).parent / ".peers"
@@ -38,7 +40,8 @@ Step = Callable[[], None]
 def batch(network: str, size: int, complex_input: bool) -> tuple[Tensor, Tensor]:
     """Random inputs and labels."""
     dtype = torch.complex64 if complex_input else torch.float32
-    return torch.randn(size, *networks.SHAPES[network], dtype=dtype), torch.randint(10, (size,))
+    x = torch.randn(size, *networks.SHAPES[network], dtype=dtype)
+    return x.to(memory_format=torch.channels_last) if x.dim() == 4 and complex_input else x, torch.randint(10, (size,))
 
 
 def our_step(net: nn.Module, opt: argand.optim.Adam, x: Tensor, y: Tensor) -> None:
@@ -94,7 +97,7 @@ def check(network: str, size: int, steps: int = 3) -> float:
 
     def record(like: Tensor) -> Tensor:
         drawn.append(torch.randn_like(like))
-        return drawn[-1]
+        return drawn[-1].clone()  # it is scaled in place
 
     opt = argand.optim.Adam(net, lr=RATE, divergence_weight=WEIGHT, max_norm=NORM)
     reference = torch.optim.Adam(exact.parameters(), lr=RATE)
@@ -172,6 +175,8 @@ def main() -> None:
     if options.quick:
         options.rounds, options.steps = 2, 1
     torch.set_num_threads(options.threads)
+    keep_freed_memory()
+    os.environ.update(KEEPING)
     results = {"torch": torch.__version__, "machine": platform.processor() or platform.machine(), **vars(options)}
     results.pop("json")
     for network in networks.SHAPES:

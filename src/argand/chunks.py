@@ -1,6 +1,6 @@
 """Elementwise work on large tensors in pieces that stay in the cache.
 
-A dozen elementwise operations over millions of weights are bound by memory traffic when each one passes over the
+A dozen elementwise operations over millions of numbers are bound by memory traffic when each one passes over the
 whole tensor. In pieces, only the first read and the last write leave the cache: three to four times faster on a CPU.
 """
 
@@ -12,17 +12,46 @@ from torch import Tensor
 CHUNK = 2**16  # elements: two threads get torch's grain of 2^15 each, and a dozen temporaries stay in the cache
 
 
+def memory_order(x: Tensor) -> list[int]:
+    """The axes from the outermost in memory to the innermost."""
+    if x.is_contiguous():
+        return list(range(x.dim()))
+    return sorted(range(x.dim()), key=lambda axis: -x.stride(axis))
+
+
+def inverse(order: list[int]) -> list[int]:
+    """What `permute` takes to undo an order of axes."""
+    return sorted(range(len(order)), key=order.__getitem__)
+
+
+def in_memory_order(x: Tensor, order: list[int]) -> Tensor:
+    """The numbers in one row, as a view, where the tensor fills its memory in this order of its axes."""
+    return x.permute(order).view(-1)
+
+
 def pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Matching pieces of tensors of one shape, as views; the tensors themselves off the CPU or if not contiguous."""
-    whole = tensors[0].device.type != "cpu" or not all(t.is_contiguous() for t in tensors)
-    if whole or tensors[0].numel() <= CHUNK:
+    """Matching pieces of tensors of one shape, as views; the tensors themselves off the CPU or if ordered differently.
+
+    All pieces have 2^16 elements but the last, which has more.
+    """
+    first = tensors[0]
+    count = first.numel() // CHUNK
+    if first.device.type != "cpu" or count < 2:
         yield tensors
-    else:
-        yield from zip(*(torch.split(t.view(-1), CHUNK) for t in tensors), strict=True)
+        return
+    order = memory_order(first)
+    if not all(t.permute(order).is_contiguous() for t in tensors):
+        yield tensors
+        return
+    sizes = [CHUNK] * (count - 1) + [first.numel() - CHUNK * (count - 1)]
+    yield from zip(*(in_memory_order(t, order).split(sizes) for t in tensors), strict=True)
 
 
 def map_pieces(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
     """The elementwise function of tensors of one shape, computed piece by piece; no gradient passes."""
     with torch.no_grad():
         results = [function(*piece) for piece in pieces(*tensors)]
-    return results[0] if len(results) == 1 else torch.cat(results).view(tensors[0].shape)
+    if len(results) == 1:
+        return results[0]
+    order = memory_order(tensors[0])
+    return torch.cat(results).view([tensors[0].shape[axis] for axis in order]).permute(inverse(order))

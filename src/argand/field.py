@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from argand.chunks import inverse, map_pieces, memory_order, pieces
 from argand.errors import ArgandError
 
 
@@ -31,7 +32,16 @@ def field_name(x: Tensor) -> str:
 
 def real_view(x: Tensor) -> Tensor:
     """The same memory as real numbers: itself, or with a last axis (re, im)."""
-    return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
+    if not x.is_complex():
+        return x
+    order = memory_order(x)  # torch's own gradients of the views would put the axes back into their usual order
+    return torch.view_as_real(x.resolve_conj().permute(order)).permute([*inverse(order), x.dim()])
+
+
+def complex_view(x: Tensor) -> Tensor:
+    """The same memory as complex numbers, where the last axis is (re, im): undoes `real_view` of a complex tensor."""
+    order = memory_order(x[..., 0])
+    return torch.view_as_complex(x.permute([*order, x.dim() - 1])).permute(inverse(order))
 
 
 def parts(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -48,6 +58,17 @@ def components(x: Tensor) -> tuple[Tensor, ...]:
 def real_views(tensors: Iterable[Tensor]) -> list[Tensor]:
     """Real views that share storage with the tensors, for kernels that refuse complex ones (fused Adam, scalers)."""
     return [real_view(x.detach()) for x in tensors]
+
+
+def laid_out_as(y: Tensor, x: Tensor) -> Tensor:
+    """y with the strides of x, where that is another name for the same order.
+
+    With one channel, channels last and torch's usual order are the same numbers in memory; what is asked for is told
+    by the strides alone, and elementwise operations forget them.
+    """
+    if y.stride() == x.stride() or not (y.is_contiguous() and x.is_contiguous()):
+        return y
+    return y.as_strided(y.shape, x.stride())
 
 
 class _Abs2(torch.autograd.Function):
@@ -75,7 +96,7 @@ def abs2(x: Tensor) -> Tensor:
     (tensor([9., 4.]), tensor([25.]))
     """
     size: Tensor = _Abs2.apply(x) if x.is_complex() else x.square()  # type: ignore[no-untyped-call]
-    return size
+    return laid_out_as(size, x)
 
 
 def twice(x: Tensor) -> Tensor:
@@ -89,7 +110,7 @@ def scaled(x: Tensor, factor: Tensor) -> Tensor:
     >>> scaled(torch.tensor([1 + 2j]), torch.tensor([3.0]))
     tensor([3.+6.j])
     """
-    return torch.view_as_complex(real_view(x) * twice(factor)) if x.is_complex() else x * factor
+    return complex_view(real_view(x) * twice(factor)) if x.is_complex() else x * factor
 
 
 def dot(x: Tensor, y: Tensor) -> Tensor:
@@ -140,28 +161,17 @@ def modulus_of(re: Tensor, im: Tensor) -> Tensor:
 
 def noise_like(x: Tensor) -> Tensor:
     """Standard noise e with E|e|² = 1: N(0, 1), or CN(0, 1), drawn in the order of memory, (re, im) interleaved."""
-    order = _memory_order(x)
-    drawn = torch.randn([x.shape[i] for i in order], dtype=x.dtype, device=x.device)
-    return drawn.permute(_inverse(order))
+    noise = torch.empty_like(x)
+    noise.permute(memory_order(noise)).normal_()  # into other orders torch draws slowly, and other numbers
+    return noise
 
 
 def noise_parts_like(re: Tensor) -> tuple[Tensor, Tensor]:
     """The parts of `noise_like` of a complex tensor with these real parts: the same for one seed, up to rounding."""
-    order = _memory_order(re)
+    order = memory_order(re)
     drawn = math.sqrt(0.5) * torch.randn([*(re.shape[i] for i in order), 2], dtype=re.dtype, device=re.device)
-    re, im = (part.permute(_inverse(order)) for part in drawn.unbind(-1))
+    re, im = (part.permute(inverse(order)) for part in drawn.unbind(-1))
     return re, im
-
-
-def _memory_order(x: Tensor) -> list[int]:
-    """The axes from the outermost in memory to the innermost."""
-    if x.is_contiguous():
-        return list(range(x.dim()))
-    return sorted(range(x.dim()), key=lambda axis: -x.stride(axis))
-
-
-def _inverse(order: list[int]) -> list[int]:
-    return sorted(range(len(order)), key=order.__getitem__)
 
 
 class _SafeSqrt(torch.autograd.Function):
@@ -203,21 +213,31 @@ class _Perturbed(torch.autograd.Function):
 
     @staticmethod
     def forward(y: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        noise, root = noise_like(y), variance.clamp_min(0).sqrt_()
-        real_view(noise).mul_(twice(root) if y.is_complex() else root)
-        return y + noise, noise
+        noise, total = noise_like(y), torch.empty_like(y)
+        for e, mean, v, out in pieces(noise, y, variance, total):
+            root = v.clamp_min(0).sqrt_()
+            real_view(e).mul_(twice(root) if e.is_complex() else root)
+            torch.add(mean, e, out=out)
+        return total, noise
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor]) -> None:
         ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(inputs[1], output[1])
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(output[1], inputs[1])
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
-        variance, noise = ctx.saved_tensors
-        root = safe_sqrt(variance)
-        divisor = torch.where(root > 0, root, torch.ones_like(root))  # the noise is 0 where the root is
-        return grads[0], 0.5 * (dot(grads[0], noise) / divisor.detach()) / divisor  # its square might underflow
+        if torch.is_grad_enabled():  # for second derivatives
+            return grads[0], _slope(grads[0], *ctx.saved_tensors)
+        return grads[0], map_pieces(_slope, grads[0], *ctx.saved_tensors)
+
+
+def _slope(grad: Tensor, noise: Tensor, variance: Tensor) -> Tensor:
+    """dL/dv where the noise is e·sqrt(v): 0 where v is."""
+    root = safe_sqrt(variance)
+    divisor = torch.where(root > 0, root, torch.ones_like(root))
+    return 0.5 * (dot(grad, noise) / divisor.detach()) / divisor  # its square might underflow
 
 
 def perturbed(y: Tensor, variance: Tensor) -> Tensor:

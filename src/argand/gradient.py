@@ -15,7 +15,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor, nn
 
-from argand.chunks import pieces
+from argand.chunks import in_memory_order, memory_order, pieces
 from argand.errors import ArgandError, ArgandWarning
 from argand.field import components, real_view
 from argand.posteriors import Circular
@@ -109,7 +109,8 @@ def pays(net: nn.Module) -> bool:
 def _fits(mu: Tensor, log_sigma2: Tensor) -> bool:
     """Whether the compiled loop takes these: float32, all four in one order in memory, both learning."""
     grads = [_grad(p) for p in (mu, log_sigma2) if p.requires_grad]
-    dense = all(t.is_contiguous() for t in (mu, log_sigma2, *grads))
+    order = memory_order(mu)
+    dense = all(t.permute(order).is_contiguous() for t in (mu, log_sigma2, *grads))
     return len(grads) == 2 and dense and log_sigma2.dtype == torch.float32 and not _broken
 
 
@@ -135,8 +136,9 @@ def _compiled(mu: Tensor, log_sigma2: Tensor, slope: LogSnrFunction, weight: flo
 
 
 def _words(x: Tensor) -> Tensor:
-    """The numbers in a row; complex64 as 64-bit words, which the compiler's loops read whole."""
-    return x.view(-1).view(torch.int64) if x.is_complex() else x.view(-1)
+    """The numbers in a row as they lie; complex64 as 64-bit words, which the compiler's loops read whole."""
+    row = in_memory_order(x, memory_order(x))
+    return row.view(torch.int64) if x.is_complex() else row
 
 
 def _halves(words: Tensor) -> list[Tensor]:

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from argand.field import modulus, real_view, scaled
+from argand.field import complex_view, modulus, real_view, scaled
 from argand.nn.layers import apply_keeping_field, check_complex
 
 
@@ -37,7 +37,7 @@ class ReLU(nn.ReLU):
     def forward(self, input: Tensor) -> Tensor:
         """Clip both parts at zero."""
         check_complex(self, input)
-        return torch.view_as_complex(F.relu(real_view(input), self.inplace))
+        return complex_view(F.relu(real_view(input), self.inplace))
 
 
 class ModReLU(nn.Module):

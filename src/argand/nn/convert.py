@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from argand.errors import ArgandError
+from argand.field import laid_out_as
 from argand.nn.layers import check_complex
 
 
@@ -25,7 +26,7 @@ class ToComplex(nn.Module):
     def forward(self, input: Tensor) -> Tensor:
         """Add a zero imaginary part."""
         _check_real(self, input)
-        return torch.complex(input, torch.zeros_like(input))
+        return laid_out_as(torch.complex(input, torch.zeros_like(input)), input)
 
 
 class Real(nn.Module):

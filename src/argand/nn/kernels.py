@@ -20,8 +20,8 @@ Convolution = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
 def channels_last(x: Tensor) -> bool:
-    """Whether the channels (axis 1) are innermost in memory, and the tensor is not in torch's usual order as well."""
-    return x.dim() > 2 and x.movedim(1, -1).is_contiguous() and not x.is_contiguous()
+    """Whether the channels (axis 1) are innermost in memory; as in torch, strides tell it for a single channel."""
+    return x.dim() > 2 and x.stride(1) == 1 and x[0, 0].numel() > 1 and x.movedim(1, -1).is_contiguous()
 
 
 def interleaved(x: Tensor) -> Tensor:
