@@ -93,19 +93,19 @@ def check(network: str, size: int, steps: int = 3) -> float:
     exact = copy.deepcopy(net).double()
     before = [p.detach().clone() for p in exact.parameters()]
     x, y = batch(network, size, complex_input=True)
-    drawn: list[Tensor] = []
+    draw = argand.field.noise_like
 
-    def record(like: Tensor) -> Tensor:
-        drawn.append(torch.randn_like(like))
-        return drawn[-1].clone()  # it is scaled in place
+    def draw_single(like: Tensor) -> Tensor:
+        """The noise of the float32 network."""
+        return draw(like.to(torch.complex64)).to(like.dtype)
 
     opt = argand.optim.Adam(net, lr=RATE, divergence_weight=WEIGHT, max_norm=NORM)
     reference = torch.optim.Adam(exact.parameters(), lr=RATE)
-    for _ in range(steps):
-        drawn.clear()
-        with mock.patch("argand.field.noise_like", record):
-            our_step(net, opt, x, y)
-        with mock.patch("argand.field.noise_like", lambda like: drawn.pop(0).to(like.dtype)):
+    for i in range(steps):
+        torch.manual_seed(i)
+        our_step(net, opt, x, y)
+        torch.manual_seed(i)
+        with mock.patch("argand.field.noise_like", draw_single):
             reference_step(exact, reference, x.to(torch.complex128), y)
     difference, change = 0.0, 0.0
     for ours, theirs, start in zip(net.parameters(), exact.parameters(), before, strict=True):

@@ -50,8 +50,16 @@ def pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 def map_pieces(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
     """The elementwise function of tensors of one shape, computed piece by piece; no gradient passes."""
     with torch.no_grad():
-        results = [function(*piece) for piece in pieces(*tensors)]
-    if len(results) == 1:
-        return results[0]
-    order = memory_order(tensors[0])
-    return torch.cat(results).view([tensors[0].shape[axis] for axis in order]).permute(inverse(order))
+        matching = pieces(*tensors)
+        first = function(*next(matching))
+        if first.numel() == tensors[0].numel():
+            return first
+        order = memory_order(tensors[0])
+        result = torch.empty(tensors[0].numel(), dtype=first.dtype)
+        done = first.numel()
+        result[:done] = first
+        for piece in matching:
+            size = piece[0].numel()
+            result[done : done + size] = function(*piece)
+            done += size
+    return result.view([tensors[0].shape[axis] for axis in order]).permute(inverse(order))

@@ -12,8 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from argand.chunks import inverse, map_pieces, memory_order, pieces
+from argand.chunks import CHUNK, in_memory_order, inverse, map_pieces, memory_order, pieces
 from argand.errors import ArgandError
+from argand.loops import attempt, from_words, same_order, should_compile, to_words, words
+from argand.noise import draw_key, normal_components
 
 
 def real_dim(x: Tensor) -> int:
@@ -159,15 +161,34 @@ def modulus_of(re: Tensor, im: Tensor) -> Tensor:
     return torch.where(zero, 0.0, size)
 
 
+COUNTED = 2**12  # numbers of noise, on a CPU, from which hashing beats torch's generator
+
+
 def noise_like(x: Tensor) -> Tensor:
-    """Standard noise e with E|e|² = 1: N(0, 1), or CN(0, 1), drawn in the order of memory, (re, im) interleaved."""
+    """Standard noise e with E|e|² = 1: N(0, 1), or CN(0, 1), in the order of memory, (re, im) interleaved."""
     noise = torch.empty_like(x)
-    noise.permute(memory_order(noise)).normal_()  # into other orders torch draws slowly, and other numbers
+    order = memory_order(noise)
+    if not _is_counted(x):
+        noise.permute(order).normal_()  # into other orders torch draws slowly, and other numbers
+        return noise
+    key, start = draw_key(), 0
+    for piece in in_memory_order(noise, order).split(CHUNK):
+        counts = torch.arange(start, start + piece.numel())
+        drawn = normal_components(counts, key, real_dim(x), x.dtype.to_real())
+        for component, values in zip(components(piece), drawn, strict=True):
+            component.copy_(values)
+        start += piece.numel()
     return noise
+
+
+def _is_counted(x: Tensor) -> bool:
+    return x.device.type == "cpu" and x.numel() >= COUNTED and not torch.compiler.is_compiling()
 
 
 def noise_parts_like(re: Tensor) -> tuple[Tensor, Tensor]:
     """The parts of `noise_like` of a complex tensor with these real parts: the same for one seed, up to rounding."""
+    if _is_counted(re):
+        return parts(noise_like(torch.empty_like(re, dtype=re.dtype.to_complex())))
     order = memory_order(re)
     drawn = math.sqrt(0.5) * torch.randn([*(re.shape[i] for i in order), 2], dtype=re.dtype, device=re.device)
     re, im = (part.permute(inverse(order)) for part in drawn.unbind(-1))
@@ -207,17 +228,21 @@ def safe_sqrt(v: Tensor) -> Tensor:
 
 
 class _Perturbed(torch.autograd.Function):
-    """y + e·sqrt(max(v, 0)), and the noise for the gradient dL/dv = Re(conj(dL/dy)·noise)/(2v)."""
+    """y + e·sqrt(max(v, 0)) and e; the gradient by v is Re(conj(dL/dy)·e)/(2 sqrt(v)), and 0 where v is."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(y: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        if _is_counted(y) and should_compile(y.device, y.numel()) and same_order(y, variance):
+            total, noise = torch.empty_like(y), torch.empty_like(y)
+            if attempt(_perturb, *map(words, (y, variance, total, noise)), draw_key()) is not None:
+                return total, noise
         noise, total = noise_like(y), torch.empty_like(y)
         for e, mean, v, out in pieces(noise, y, variance, total):
             root = v.clamp_min(0).sqrt_()
-            real_view(e).mul_(twice(root) if e.is_complex() else root)
-            torch.add(mean, e, out=out)
+            factor = twice(root) if e.is_complex() else root
+            torch.addcmul(real_view(mean), real_view(e), factor, out=real_view(out))
         return total, noise
 
     @staticmethod
@@ -228,16 +253,32 @@ class _Perturbed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
+        grad, (noise, variance) = grads[0], ctx.saved_tensors
         if torch.is_grad_enabled():  # for second derivatives
-            return grads[0], _slope(grads[0], *ctx.saved_tensors)
-        return grads[0], map_pieces(_slope, grads[0], *ctx.saved_tensors)
+            return grad, dot(grad, noise) * _half_over_root(variance)
+        if should_compile(grad.device, grad.numel()) and same_order(grad, noise, variance):
+            slope = torch.empty_like(variance)
+            if attempt(_pull, *map(words, (grad, noise, variance, slope))) is not None:
+                return grad, slope
+        return grad, map_pieces(lambda g, e, v: dot(g, e) * _half_over_root(v), grad, noise, variance)
 
 
-def _slope(grad: Tensor, noise: Tensor, variance: Tensor) -> Tensor:
-    """dL/dv where the noise is e·sqrt(v): 0 where v is."""
-    root = safe_sqrt(variance)
-    divisor = torch.where(root > 0, root, torch.ones_like(root))
-    return 0.5 * (dot(grad, noise) / divisor.detach()) / divisor  # its square might underflow
+def _half_over_root(variance: Tensor) -> Tensor:
+    return torch.where(variance > 0, 0.5 * variance.rsqrt(), 0.0)
+
+
+def _perturb(y: Tensor, variance: Tensor, total: Tensor, noise: Tensor, key: Tensor) -> Tensor:
+    """The sample and its noise, in words, in one loop."""
+    mean, root = from_words(y), variance.clamp_min(0).sqrt()
+    drawn = normal_components(torch.arange(len(y)), key, len(mean), variance.dtype)
+    noise.copy_(to_words(drawn))
+    return total.copy_(to_words([m + e * root for m, e in zip(mean, drawn, strict=True)]))
+
+
+def _pull(grad: Tensor, noise: Tensor, variance: Tensor, slope: Tensor) -> Tensor:
+    """dL/dv from dL/dy, in one loop."""
+    products = [g * e for g, e in zip(from_words(grad), from_words(noise), strict=True)]
+    return slope.copy_(sum(products) * _half_over_root(variance))
 
 
 def perturbed(y: Tensor, variance: Tensor) -> Tensor:

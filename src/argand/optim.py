@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -10,7 +11,8 @@ from torch.optim.adam import adam
 
 from argand.errors import ArgandError
 from argand.field import real_view, real_views
-from argand.gradient import Squares, add_divergence_gradient, can_compile, pays
+from argand.gradient import Squares, add_divergence_gradient
+from argand.loops import can_compile, compiling
 from argand.variational import Variational, named_layers
 
 _FUSED_DEVICES = {"cpu", "cuda", "mps", "xpu"}
@@ -31,7 +33,7 @@ class Adam(torch.optim.Optimizer):
         params: parameters or groups, as torch takes them.
         compiled: whether the divergence's gradient is compiled, at the first step that needs it. That takes seconds
             once, is kept on the disk by torch, and makes the pass over the weights several times faster; the results
-            agree to rounding. By default for networks of a million variational weights, where a compiler is found.
+            agree to rounding. By default for networks of 2^18 variational weights, where a compiler is found.
 
     `divergence_weight` and `max_norm` are attributes and may change between steps. `grad_norm` is the norm that the
     last step found before clipping (None without clipping).
@@ -72,7 +74,7 @@ class Adam(torch.optim.Optimizer):
             raise ArgandError(f"divergence_weight must be finite and at least 0, and {divergence_weight} was given.")
         if divergence_weight:
             named_layers(net)  # raises on a network without any
-        if compiled and not all(can_compile(p.device) for p in net.parameters()):
+        if compiled and not all(can_compile(p.device.type) for p in net.parameters()):
             raise ArgandError(
                 "compiled=True needs a C++ compiler (g++, clang++ or the one that CXX names), on a GPU Triton, and "
                 "none was found: install one, or leave compiled=None, which does without where there is none."
@@ -114,8 +116,8 @@ class Adam(torch.optim.Optimizer):
         squares: Squares = []
         if self.divergence_weight:
             self._check_spread()
-            compiled = pays(self._net) if self.compiled is None else self.compiled
-            squares = add_divergence_gradient(self._net, self.divergence_weight, compiled=compiled)
+            with nullcontext() if self.compiled is None else compiling(self.compiled):
+                squares = add_divergence_gradient(self._net, self.divergence_weight)
         with torch.no_grad():
             divisor = None if self.max_norm is None else self._clip_divisor(self.max_norm, squares)
             for group in self.param_groups:

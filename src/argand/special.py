@@ -9,8 +9,8 @@ ordinary points.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache, cached_property
+from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 import torch
@@ -33,28 +33,25 @@ class HalfLine:
     scale: float
     order: int
     nodes: int = 64
+    #: coefficients of P on [0, 1], up to the last that a number of the precision can feel
+    series: dict[torch.dtype, list[float]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @cached_property
-    def coefficients(self) -> list[float]:
-        """Chebyshev coefficients of P on [0, 1], by the discrete cosine sum over the Chebyshev nodes."""
+    def __post_init__(self) -> None:
+        """The discrete cosine sum over the Chebyshev nodes."""
         angles = np.pi * (np.arange(self.nodes) + 0.5) / self.nodes
         q = 0.5 + 0.5 * np.cos(angles)
         values = self.definition(self.scale * q / (1 - q), q)
-        series = 2 / self.nodes * np.cos(np.outer(np.arange(self.nodes), angles)) @ values
-        series[0] /= 2
-        return [float(c) for c in series]
-
-    @cache  # noqa: B019 - the few instances are module constants
-    def truncated(self, precision: float) -> list[float]:
-        """The coefficients up to the last that a number of this relative precision can feel."""
-        last = max(n for n, c in enumerate(self.coefficients) if abs(c) > 2 * precision)
-        return self.coefficients[: last + 1]
+        found = 2 / self.nodes * np.cos(np.outer(np.arange(self.nodes), angles)) @ values
+        found[0] /= 2
+        for dtype in (torch.float32, torch.float64):
+            last = np.flatnonzero(np.abs(found) > 2 * torch.finfo(dtype).eps)[-1]
+            self.series[dtype] = [float(c) for c in found[: last + 1]]
 
     def __call__(self, r: Tensor) -> Tensor:
         """The function at each entry, by Clenshaw's recurrence."""
         q = 1 / (1 + self.scale / r)
         twice = 4 * q - 2
-        first, *rest = self.truncated(torch.finfo(r.dtype).eps)
+        first, *rest = self.series.get(r.dtype) or self.series[torch.float32]
         b, before = torch.zeros_like(q), torch.zeros_like(q)
         for c in reversed(rest):
             b, before = torch.addcmul(c - before, twice, b), b
