@@ -14,8 +14,8 @@ from torch import Tensor
 
 from argand.chunks import CHUNK, in_memory_order, inverse, map_pieces, memory_order, pieces
 from argand.errors import ArgandError
-from argand.loops import attempt, from_words, same_order, should_compile, to_words, words
-from argand.noise import draw_key, normal_components
+from argand.loops import attempt, from_words, pairs, same_order, should_compile, to_words, words
+from argand.noise import draw_key, normal_pairs
 
 
 def real_dim(x: Tensor) -> int:
@@ -36,6 +36,8 @@ def real_view(x: Tensor) -> Tensor:
     """The same memory as real numbers: itself, or with a last axis (re, im)."""
     if not x.is_complex():
         return x
+    if x.is_contiguous():
+        return torch.view_as_real(x.resolve_conj())
     order = memory_order(x)  # torch's own gradients of the views would put the axes back into their usual order
     return torch.view_as_real(x.resolve_conj().permute(order)).permute([*inverse(order), x.dim()])
 
@@ -172,17 +174,19 @@ def noise_like(x: Tensor) -> Tensor:
         noise.permute(order).normal_()  # into other orders torch draws slowly, and other numbers
         return noise
     key, start = draw_key(), 0
-    for piece in in_memory_order(noise, order).split(CHUNK):
-        counts = torch.arange(start, start + piece.numel())
-        drawn = normal_components(counts, key, real_dim(x), x.dtype.to_real())
-        for component, values in zip(components(piece), drawn, strict=True):
+    row = real_view(in_memory_order(noise, order)).view(-1, 2)
+    for piece in row.split(CHUNK):
+        drawn = normal_pairs(torch.arange(start, start + len(piece)), key, 2 / real_dim(x), piece.dtype)
+        for component, values in zip(piece.unbind(-1), drawn, strict=True):
             component.copy_(values)
-        start += piece.numel()
+        start += len(piece)
     return noise
 
 
 def _is_counted(x: Tensor) -> bool:
-    return x.device.type == "cpu" and x.numel() >= COUNTED and not torch.compiler.is_compiling()
+    """Whether noise of this shape is hashed, two real numbers at a time, rather than drawn by torch."""
+    even = x.is_complex() or x.numel() % 2 == 0
+    return even and x.device.type == "cpu" and x.numel() >= COUNTED and not torch.compiler.is_compiling()
 
 
 def noise_parts_like(re: Tensor) -> tuple[Tensor, Tensor]:
@@ -236,7 +240,8 @@ class _Perturbed(torch.autograd.Function):
     def forward(y: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         if _is_counted(y) and should_compile(y.device, y.numel()) and same_order(y, variance):
             total, noise = torch.empty_like(y), torch.empty_like(y)
-            if attempt(_perturb, *map(words, (y, variance, total, noise)), draw_key()) is not None:
+            rows = [pairs(t) if not y.is_complex() else words(t) for t in (y, variance, total, noise)]
+            if attempt(_perturb, *rows, draw_key(), torch.tensor(2.0 / real_dim(y))) is not None:
                 return total, noise
         noise, total = noise_like(y), torch.empty_like(y)
         for e, mean, v, out in pieces(noise, y, variance, total):
@@ -252,8 +257,10 @@ class _Perturbed(torch.autograd.Function):
         ctx.save_for_backward(output[1], inputs[1])
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
         grad, (noise, variance) = grads[0], ctx.saved_tensors
+        if grad is None:
+            return None, None
         if torch.is_grad_enabled():  # for second derivatives
             return grad, dot(grad, noise) * _half_over_root(variance)
         if should_compile(grad.device, grad.numel()) and same_order(grad, noise, variance):
@@ -267,12 +274,13 @@ def _half_over_root(variance: Tensor) -> Tensor:
     return torch.where(variance > 0, 0.5 * variance.rsqrt(), 0.0)
 
 
-def _perturb(y: Tensor, variance: Tensor, total: Tensor, noise: Tensor, key: Tensor) -> Tensor:
-    """The sample and its noise, in words, in one loop."""
-    mean, root = from_words(y), variance.clamp_min(0).sqrt()
-    drawn = normal_components(torch.arange(len(y)), key, len(mean), variance.dtype)
+def _perturb(y: Tensor, variance: Tensor, total: Tensor, noise: Tensor, key: Tensor, power: Tensor) -> Tensor:
+    """The sample and its noise, two real numbers at a time, in one loop; `power` is that of such a pair."""
+    roots = [v.clamp_min(0).sqrt() for v in (from_words(variance) if variance.dtype == torch.int64 else [variance])]
+    drawn = normal_pairs(torch.arange(len(y)), key, power, torch.float32)
     noise.copy_(to_words(drawn))
-    return total.copy_(to_words([m + e * root for m, e in zip(mean, drawn, strict=True)]))
+    means = from_words(y)
+    return total.copy_(to_words([m + e * root for m, e, root in zip(means, drawn, roots * (2 // len(roots)))]))
 
 
 def _pull(grad: Tensor, noise: Tensor, variance: Tensor, slope: Tensor) -> Tensor:

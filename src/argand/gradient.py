@@ -38,13 +38,11 @@ def divergence_backward(net: nn.Module, weight: float) -> None:
 def add_divergence_gradient(net: nn.Module, weight: float) -> Squares:
     """`divergence_backward`, telling the squares of the gradients it has gone through."""
     squares: Squares = []
-    layers = named_layers(net).values()
-    size = sum(layer.weight_mean.numel() for layer in layers)
-    for layer in layers:
+    for layer in named_layers(net).values():
         mu, spread = layer.weight_mean, layer.spread
         if isinstance(layer.prior, SnrPrior) and isinstance(layer.posterior, Circular):
             log_sigma2 = spread["log_sigma2"]
-            add = _compiled if should_compile(mu.device, size) else _in_pieces
+            add = _compiled if should_compile(mu.device, mu.numel()) else _in_pieces
             squares.append(([mu, log_sigma2], add(mu, log_sigma2, layer.prior.slope, weight)))
         else:
             _add_by_autograd(layer, weight)

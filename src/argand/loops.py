@@ -94,6 +94,11 @@ def words(x: Tensor) -> Tensor:
     return row.view(torch.int64) if x.is_complex() else row
 
 
+def pairs(x: Tensor) -> Tensor:
+    """An even number of real ones as they lie, two to a word."""
+    return in_memory_order(x, memory_order(x)).view(torch.int64)
+
+
 def from_words(x: Tensor) -> list[Tensor]:
     """The components, (re, im) or (x,), inside a loop."""
     if x.dtype != torch.int64:

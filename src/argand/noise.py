@@ -38,12 +38,18 @@ def _shifted(z: Tensor, shift: int) -> Tensor:
     return (z >> shift) & (2 ** (64 - shift) - 1)
 
 
-def normal_components(counts: Tensor, key: Tensor, k: int, dtype: torch.dtype) -> list[Tensor]:
-    """The k real components of e with E|e|² = 1, by Box and Muller's transform of the two halves of a hash."""
+def normal_pairs(counts: Tensor, key: Tensor, power: Tensor | float, dtype: torch.dtype) -> list[Tensor]:
+    """Two independent normal numbers of variance power/2 for each count, by Box and Muller's transform of its hash.
+
+    Their resolution is that of 32 bits: at a power of 2 none exceeds 6.8.
+
+    >>> first, second = normal_pairs(torch.arange(5), torch.tensor(1), 2.0, torch.float32)
+    >>> first.shape, torch.equal(first, normal_pairs(torch.arange(5), torch.tensor(1), 2.0, torch.float32)[0])
+    (torch.Size([5]), True)
+    """
     bits = hashed(counts, key)
     uniform = (_shifted(bits, 32).to(dtype) + 0.5) * 2.0**-32
     angle = (bits & 0xFFFFFFFF).to(dtype) * (2 * math.pi * 2.0**-32)
-    radius = (-uniform.log()).clamp_min(0.0).sqrt()  # of the complex number: -log is |e|², exponentially distributed
-    if k == 1:
-        return [math.sqrt(2) * radius * angle.cos()]
+    # the squared length of the pair is exponentially distributed; float32 may round the number up to 1
+    radius = (uniform.log() * -power).clamp_min(0.0).sqrt()
     return [radius * angle.cos(), radius * angle.sin()]

@@ -11,6 +11,7 @@ from torch.func import functional_call
 from argand.errors import ArgandError
 from argand.field import abs2, field_name, improper_noise, keep_field, perturbed
 from argand.modes import evaluation
+from argand.nn.apply import applied, is_hooked, knows, ordered
 from argand.posteriors import Circular, Posterior
 from argand.priors import Prior
 
@@ -61,9 +62,18 @@ class Variational(nn.Module):
                     f"{type(self.mean).__name__}({self.mean.extra_repr()}) has {field_name(mu)} weights and was given "
                     f"a {field_name(x)} tensor of shape {tuple(x.shape)}. Put argand.nn.{missing}() before it."
                 )
-        output: Tensor = self.mean(*inputs, **options)
         if not self.training:
+            output: Tensor = self.mean(*inputs, **options)
             return output
+        if not knows(self.mean, inputs, options) or is_hooked(self.mean):
+            return self._perturb(self.mean(*inputs, **options), inputs, options)
+        x = ordered(self.mean, inputs[0])
+        sample = self._perturb(applied(self.mean, mu, self.mean._parameters.get("bias"), x), (x,), options)
+        return sample.contiguous() if x is not inputs[0] else sample
+
+    def _perturb(self, output: Tensor, inputs: tuple[Any, ...], options: dict[str, Any]) -> Tensor:
+        """A sample around the mean output."""
+        mu = self.weight_mean
         variance = self._linear(self.posterior.variance(mu, self.spread), abs2, inputs, options)
         relation_weight = self.posterior.relation(mu, self.spread)
         if relation_weight is None:
@@ -73,7 +83,9 @@ class Variational(nn.Module):
     def _linear(
         self, weight: Tensor, function: Callable[[Tensor], Tensor], inputs: tuple[Any, ...], options: dict[str, Any]
     ) -> Tensor:
-        """The layer's own forward, without its hooks, with another weight and no bias, on function(inputs)."""
+        """What the layer, without its hooks and its bias, makes of function(inputs) with another weight."""
+        if knows(self.mean, inputs, options):
+            return applied(self.mean, weight, None, function(inputs[0]))
         replaced = {"layer.weight": weight}
         bias = self.mean._parameters.get("bias")
         if bias is not None:

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from argand.nn.kernels import Convolution, complex_convolution
+from argand.nn.kernels import Convolution, channels_last, complex_convolution
 from argand.nn.layers import check_field, complex_layer
 
 _TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
@@ -15,9 +15,29 @@ _TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose
 def _convolve(self: _ConvNd, input: Tensor) -> Tensor:
     """Cross-correlate, with every padding mode and group count of the torch layer."""
     check_field(self, self.weight, input)
-    if not input.is_complex():
-        return self._conv_forward(input, self.weight, self.bias)
-    return complex_convolution(self._conv_forward, input, self.weight, self.bias, self.groups)
+    return convolved(self, self.weight, self.bias, input)
+
+
+def convolved(layer: _ConvNd, weight: Tensor, bias: Tensor | None, x: Tensor) -> Tensor:
+    """The layer's convolution with any weight and bias, over either field."""
+    one_axis = x.dim() == weight.dim() == 3 and (x.is_complex() or channels_last(x))
+    compute = _as_two_dimensional(layer) if one_axis else layer._conv_forward
+    if not x.is_complex():
+        return compute(x, weight, bias)
+    return complex_convolution(compute, x, weight, bias, layer.groups)
+
+
+def _as_two_dimensional(layer: _ConvNd) -> Convolution:
+    """A convolution along one axis as one of images of height 1: torch's keeps channels last, and is then faster."""
+
+    def convolve(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        padding: Any = layer.padding if isinstance(layer.padding, str) else (0, *layer.padding)
+        if layer.padding_mode != "zeros":
+            x, padding = F.pad(x, layer._reversed_padding_repeated_twice, mode=layer.padding_mode), 0
+        stride, dilation = (1, *layer.stride), (1, *layer.dilation)
+        return F.conv2d(x.unsqueeze(2), weight.unsqueeze(2), bias, stride, padding, dilation, layer.groups).squeeze(2)
+
+    return convolve
 
 
 def _convolve_transposed(self: _ConvTransposeNd, input: Tensor, output_size: list[int] | None = None) -> Tensor:

@@ -24,6 +24,11 @@ def channels_last(x: Tensor) -> bool:
     return x.dim() > 2 and x.stride(1) == 1 and x[0, 0].numel() > 1 and x.movedim(1, -1).is_contiguous()
 
 
+def to_channels_last(x: Tensor) -> Tensor:
+    """The same numbers with the channels innermost in memory."""
+    return x.movedim(1, -1).contiguous().movedim(-1, 1)
+
+
 def interleaved(x: Tensor) -> Tensor:
     """Complex (n, c, ...) as real (n, 2c, ...), channels last; a view where x is channels last."""
     return torch.view_as_real(x.movedim(1, -1).contiguous()).flatten(-2).movedim(-1, 1)

@@ -12,9 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import argand.nn as ann
-from argand.field import abs2, improper_noise_of, modulus_of, noise_like, noise_parts_like, real_view, safe_sqrt
+from argand.field import abs2, improper_noise_of, modulus_of, noise_parts_like, real_view, safe_sqrt
 from argand.graph import kind_of
 from argand.graph.kinds import SILENT
+from argand.nn.apply import ordered
 from argand.nn.batchnorm import affine_parts, normalised
 from argand.nn.conv import transposed_convolution
 from argand.nn.pooling import largest, pool_part, taken_at
@@ -103,16 +104,18 @@ def _plain(layer: Any, *inputs: Parts) -> Parts:
 def _variational(layer: Variational, *inputs: Value) -> Value:
     """The mean, and in training the noise: its variance and relation are those of |x|² and x² under their weights."""
     mean, mu = layer.mean, layer.weight_mean
-    output = _plain(mean, *inputs) if mu.is_complex() else mean(*inputs)
+    if not mu.is_complex():
+        sample: Tensor = layer(*inputs)
+        return sample
+    output = _plain(mean, *inputs)
     kind = kind_of(mean)
     if not layer.training or kind is None:
         return output
     weight = layer.posterior.variance(mu, layer.spread)
     variance = _REAL_WEIGHTED[kind.word](mean, weight, *(_abs2(x) for x in inputs))
-    if not isinstance(output, Parts):
-        return output + noise_like(output) * safe_sqrt(variance)
     relation_weight = layer.posterior.relation(mu, layer.spread)
-    noise = Parts(*noise_parts_like(output.re))
+    template = ordered(mean, output.re) if output.re.dim() == mu.dim() else output.re  # as the layer itself draws it
+    noise = Parts(*noise_parts_like(template))
     if relation_weight is None:
         noise = _scaled(noise, safe_sqrt(variance))
     else:
