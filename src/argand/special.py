@@ -33,8 +33,8 @@ class HalfLine:
     scale: float
     order: int
     nodes: int = 64
-    #: coefficients of the even and odd sums, up to the last that a number of the precision can feel
-    series: dict[torch.dtype, tuple[list[float], list[float]]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    #: coefficients of P on [0, 1], up to the last that a number of the precision can feel
+    series: dict[torch.dtype, list[float]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """The discrete cosine sum over the Chebyshev nodes."""
@@ -45,42 +45,18 @@ class HalfLine:
         found[0] /= 2
         for dtype in (torch.float32, torch.float64):
             last = np.flatnonzero(np.abs(found) > 2 * torch.finfo(dtype).eps)[-1]
-            self.series[dtype] = _halved([float(c) for c in found[: last + 1]])
+            self.series[dtype] = [float(c) for c in found[: last + 1]]
 
     def __call__(self, r: Tensor) -> Tensor:
-        """The function at each entry: Chebyshev's sum, the even and the odd terms apart.
-
-        With t = 2q - 1 and u = 2t² - 1, T_2n(t) = T_n(u), and the odd terms are t times a sum in T_n(u): two
-        recurrences of half the length, which a processor runs side by side.
-        """
+        """The function at each entry, by Clenshaw's recurrence."""
         q = 1 / (1 + self.scale / r)
-        t = 2 * q - 1
-        even, odd = self.series.get(r.dtype) or self.series[torch.float32]
-        twice = 4 * t * t - 2
-        value = torch.addcmul(_chebyshev(even, twice), t, _chebyshev(odd, twice))
+        twice = 4 * q - 2
+        first, *rest = self.series.get(r.dtype) or self.series[torch.float32]
+        b, before = torch.zeros_like(q), torch.zeros_like(q)
+        for c in reversed(rest):
+            b, before = torch.addcmul(c - before, twice, b), b
+        value = torch.addcmul(first - before, twice, b, value=0.5)
         return value * q**self.order if self.order else value
-
-
-def _halved(series: list[float]) -> tuple[list[float], list[float]]:
-    """Σ c_n T_n(t) as Σ a_n T_n(u) + t Σ b_n T_n(u), u = 2t² - 1.
-
-    T_(2n+1)(t) = t · (2 T_n(u) - T_(2n-1)(t)/t), so b_n = 2(c_(2n+1) - c_(2n+3) + c_(2n+5) - ...), and b_0 half of that.
-    """
-    even, odd, alternating = series[::2], [], 0.0
-    for c in reversed(series[1::2]):
-        alternating = c - alternating
-        odd.append(2 * alternating)
-    odd.reverse()
-    return even, [odd[0] / 2, *odd[1:]]
-
-
-def _chebyshev(series: list[float], twice: Tensor) -> Tensor:
-    """Σ c_n T_n at half of `twice`, by Clenshaw's recurrence."""
-    first, *rest = series
-    b, before = torch.zeros_like(twice), torch.zeros_like(twice)
-    for c in reversed(rest):
-        b, before = torch.addcmul(c - before, twice, b), b
-    return torch.addcmul(first - before, twice, b, value=0.5)
 
 
 @cache
