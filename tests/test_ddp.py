@@ -9,7 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import argand
 import argand.nn as ann
-import argand.variational
+import argand.sampling
 
 BATCH, RANKS = 8, 2
 
@@ -38,8 +38,8 @@ def joint_noise(rank, ranks):
 def train(rank, ranks, pinned):
     """Gradients and weights after three steps on this process's share of the batch."""
     torch.set_num_threads(1)
-    original = argand.field.noise_like
-    argand.field.noise_like = joint_noise(rank, ranks)
+    original = argand.sampling.noise_like
+    argand.sampling.noise_like = joint_noise(rank, ranks)
     net = build() if pinned else argand.sparsify(build(), "vd", initial=-3.0)
     opt = argand.optim.Adam(net, lr=0.01, divergence_weight=0.0 if pinned else 0.1, max_norm=0.5, weight_decay=0.1)
     keep = {"0.weight": torch.arange(6).view(2, 1, 3) % 2 == 0, "3.weight": torch.arange(24).view(3, 8) % 3 == 0}
@@ -56,7 +56,7 @@ def train(rank, ranks, pinned):
             opt.step()
             for name, mask in masks.items():
                 assert not net.get_parameter(name)[~mask].any()
-    argand.field.noise_like = original
+    argand.sampling.noise_like = original
     return gradients, {name: p.detach() for name, p in net.named_parameters()}
 
 

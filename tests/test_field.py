@@ -5,7 +5,8 @@ import torch
 
 import argand
 import argand.nn as ann
-from argand.field import abs2, improper_noise, keep_field, modulus, noise_like, real_dim, real_views, safe_sqrt
+from argand.field import abs2, keep_field, modulus, noise_like, real_dim, real_views, safe_sqrt
+from argand.sampling import improper_noise
 
 
 def test_abs2_and_modulus_with_gradients():
@@ -52,7 +53,8 @@ def test_complex_noise_is_drawn_interleaved():
 def test_improper_noise_has_the_variance_and_relation_asked_for(relation):
     torch.manual_seed(0)
     variance = torch.full((200_000,), 2.0, dtype=torch.float64)
-    n = improper_noise(variance, torch.full((200_000,), 2 * relation, dtype=torch.complex128))
+    full = torch.full((200_000,), 2 * relation, dtype=torch.complex128)
+    n = improper_noise(full, variance, full)
     power, square = n.abs().square(), n.square()
     checks = (power, 2.0), (square.real, 2 * complex(relation).real), (square.imag, 2 * complex(relation).imag)
     for value, expected in checks:
@@ -63,7 +65,7 @@ def test_improper_noise_has_the_variance_and_relation_asked_for(relation):
 def test_improper_noise_is_finite_where_it_vanishes_or_barely_exists(dtype):
     variance = torch.tensor([0.0, 1e-38, 1e-30, 1.0, 1.0], dtype=dtype, requires_grad=True)
     relation = (variance.detach() * torch.tensor([0, 1, 1j, 1 + 1e-7, 0])).requires_grad_()
-    n = improper_noise(variance, relation)
+    n = improper_noise(relation, variance, relation)
     assert n[0] == 0
     n.abs().square().sum().backward()
     assert n.isfinite().all()

@@ -13,7 +13,7 @@ SOURCE = ROOT / "src" / "argand"
 
 #: Modules by level; a module imports from its own level or from one before.
 LEVELS = [
-    ["errors", "chunks", "loops", "noise", "field", "special", "files", "memory", "modes"],
+    ["errors", "chunks", "loops", "noise", "field", "sampling", "special", "files", "memory", "modes"],
     ["nn"],
     ["priors", "posteriors", "variational", "gradient", "surgery"],
     ["pruning", "accounting", "summary", "thresholds", "optim"],

@@ -16,7 +16,7 @@ def memory_order(x: Tensor) -> list[int]:
     """The axes from the outermost in memory to the innermost."""
     if x.is_contiguous():
         return list(range(x.dim()))
-    return sorted(range(x.dim()), key=lambda axis: -x.stride(axis))
+    return sorted(range(x.dim()), key=lambda axis: x.stride()[axis], reverse=True)
 
 
 def inverse(order: list[int]) -> list[int]:
@@ -44,7 +44,7 @@ def pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
         yield tensors
         return
     sizes = [CHUNK] * (count - 1) + [first.numel() - CHUNK * (count - 1)]
-    yield from zip(*(in_memory_order(t, order).split(sizes) for t in tensors), strict=True)
+    yield from zip(*(torch.split(in_memory_order(t, order), sizes) for t in tensors), strict=True)
 
 
 def map_pieces(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:

@@ -12,9 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from argand.chunks import CHUNK, in_memory_order, inverse, map_pieces, memory_order, pieces
+from argand.chunks import CHUNK, in_memory_order, inverse, memory_order
 from argand.errors import ArgandError
-from argand.loops import attempt, from_words, pairs, same_order, should_compile, to_words, words
 from argand.noise import draw_key, normal_pairs
 
 
@@ -170,12 +169,12 @@ def noise_like(x: Tensor) -> Tensor:
     """Standard noise e with E|e|² = 1: N(0, 1), or CN(0, 1), in the order of memory, (re, im) interleaved."""
     noise = torch.empty_like(x)
     order = memory_order(noise)
-    if not _is_counted(x):
+    if not is_counted(x):
         noise.permute(order).normal_()  # into other orders torch draws slowly, and other numbers
         return noise
     key, start = draw_key(), 0
     row = real_view(in_memory_order(noise, order)).view(-1, 2)
-    for piece in row.split(CHUNK):
+    for piece in torch.split(row, CHUNK):
         drawn = normal_pairs(torch.arange(start, start + len(piece)), key, 2 / real_dim(x), piece.dtype)
         for component, values in zip(piece.unbind(-1), drawn, strict=True):
             component.copy_(values)
@@ -183,7 +182,7 @@ def noise_like(x: Tensor) -> Tensor:
     return noise
 
 
-def _is_counted(x: Tensor) -> bool:
+def is_counted(x: Tensor) -> bool:
     """Whether noise of this shape is hashed, two real numbers at a time, rather than drawn by torch."""
     even = x.is_complex() or x.numel() % 2 == 0
     return even and x.device.type == "cpu" and x.numel() >= COUNTED and not torch.compiler.is_compiling()
@@ -191,7 +190,7 @@ def _is_counted(x: Tensor) -> bool:
 
 def noise_parts_like(re: Tensor) -> tuple[Tensor, Tensor]:
     """The parts of `noise_like` of a complex tensor with these real parts: the same for one seed, up to rounding."""
-    if _is_counted(re):
+    if is_counted(re):
         return parts(noise_like(torch.empty_like(re, dtype=re.dtype.to_complex())))
     order = memory_order(re)
     drawn = math.sqrt(0.5) * torch.randn([*(re.shape[i] for i in order), 2], dtype=re.dtype, device=re.device)
@@ -229,97 +228,6 @@ def safe_sqrt(v: Tensor) -> Tensor:
     """
     root: Tensor = _SafeSqrt.apply(v)  # type: ignore[no-untyped-call]
     return root
-
-
-class _Perturbed(torch.autograd.Function):
-    """y + e·sqrt(max(v, 0)) and e; the gradient by v is Re(conj(dL/dy)·e)/(2 sqrt(v)), and 0 where v is."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(y: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        if _is_counted(y) and should_compile(y.device, y.numel()) and same_order(y, variance):
-            total, noise = torch.empty_like(y), torch.empty_like(y)
-            rows = [pairs(t) if not y.is_complex() else words(t) for t in (y, variance, total, noise)]
-            if attempt(_perturb, *rows, draw_key(), torch.tensor(2.0 / real_dim(y))) is not None:
-                return total, noise
-        noise, total = noise_like(y), torch.empty_like(y)
-        for e, mean, v, out in pieces(noise, y, variance, total):
-            root = v.clamp_min(0).sqrt_()
-            factor = twice(root) if e.is_complex() else root
-            torch.addcmul(real_view(mean), real_view(e), factor, out=real_view(out))
-        return total, noise
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor]) -> None:
-        ctx.mark_non_differentiable(output[1])
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(output[1], inputs[1])
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-        grad, (noise, variance) = grads[0], ctx.saved_tensors
-        if grad is None:
-            return None, None
-        if torch.is_grad_enabled():  # for second derivatives
-            return grad, dot(grad, noise) * _half_over_root(variance)
-        if should_compile(grad.device, grad.numel()) and same_order(grad, noise, variance):
-            slope = torch.empty_like(variance)
-            if attempt(_pull, *map(words, (grad, noise, variance, slope))) is not None:
-                return grad, slope
-        return grad, map_pieces(lambda g, e, v: dot(g, e) * _half_over_root(v), grad, noise, variance)
-
-
-def _half_over_root(variance: Tensor) -> Tensor:
-    return torch.where(variance > 0, 0.5 * variance.rsqrt(), 0.0)
-
-
-def _perturb(y: Tensor, variance: Tensor, total: Tensor, noise: Tensor, key: Tensor, power: Tensor) -> Tensor:
-    """The sample and its noise, two real numbers at a time, in one loop; `power` is that of such a pair."""
-    roots = [v.clamp_min(0).sqrt() for v in (from_words(variance) if variance.dtype == torch.int64 else [variance])]
-    drawn = normal_pairs(torch.arange(len(y)), key, power, torch.float32)
-    noise.copy_(to_words(drawn))
-    means = from_words(y)
-    return total.copy_(to_words([m + e * root for m, e, root in zip(means, drawn, roots * (2 // len(roots)))]))
-
-
-def _pull(grad: Tensor, noise: Tensor, variance: Tensor, slope: Tensor) -> Tensor:
-    """dL/dv from dL/dy, in one loop."""
-    products = [g * e for g, e in zip(from_words(grad), from_words(noise), strict=True)]
-    return slope.copy_(sum(products) * _half_over_root(variance))
-
-
-def perturbed(y: Tensor, variance: Tensor) -> Tensor:
-    """y + e·sqrt(variance) with standard noise e; where the variance is 0 (or below) exactly y, with a finite gradient.
-
-    >>> perturbed(torch.ones(2), torch.zeros(2))
-    tensor([1., 1.])
-    """
-    sample: Tensor = _Perturbed.apply(y, variance)[0]  # type: ignore[no-untyped-call]
-    return sample
-
-
-def improper_noise(variance: Tensor, relation: Tensor) -> Tensor:
-    """Complex Gaussian noise with E|n|² = variance (real) and E n² = relation (complex, of modulus <= variance).
-
-    Its formula is that of `improper_noise_of`, on the parts.
-    """
-    return torch.complex(*improper_noise_of(variance, *parts(relation), *parts(noise_like(relation))))
-
-
-def improper_noise_of(variance: Tensor, p: Tensor, q: Tensor, e: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
-    """The parts of the noise with relation p + jq, from the parts of standard noise e + jf.
-
-    With c = relation/variance and d = 1 + sqrt(1 - |c|²), and standard noise e, this is
-    sqrt(variance)·(sqrt(d/2)·e + c/sqrt(2d)·conj(e)): the symmetric root of the 2x2 covariance. It needs no angle, and
-    unlike the half-angle form it is differentiable at relation = 0.
-    """
-    positive = variance > torch.finfo(variance.dtype).tiny
-    scale = torch.where(positive, variance, torch.ones_like(variance))
-    c, s = p / scale, q / scale  # a reciprocal's square could overflow
-    d = 1 + safe_sqrt(1 - torch.addcmul(c.square(), s, s))
-    root, plain, turned = safe_sqrt(variance), (d / 2).sqrt(), (2 * d).rsqrt()
-    return (e * plain + (c * e + s * f) * turned) * root, (f * plain + (s * e - c * f) * turned) * root
 
 
 def real_dtype(dtype: torch.dtype) -> torch.dtype:

@@ -35,7 +35,8 @@ def hashed(counts: Tensor, key: Tensor) -> Tensor:
 
 def _shifted(z: Tensor, shift: int) -> Tensor:
     """To the right, with zeros coming in."""
-    return (z >> shift) & (2 ** (64 - shift) - 1)
+    low: Tensor = (z >> shift) & (2 ** (64 - shift) - 1)
+    return low
 
 
 def normal_pairs(counts: Tensor, key: Tensor, power: Tensor | float, dtype: torch.dtype) -> list[Tensor]:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim.adam import adam
 
 from argand.errors import ArgandError
-from argand.field import real_view, real_views
+from argand.field import real_views
 from argand.gradient import Squares, add_divergence_gradient
 from argand.loops import can_compile, compiling
 from argand.variational import Variational, named_layers
@@ -148,7 +148,7 @@ class Adam(torch.optim.Optimizer):
                 norms.append(square.sqrt())
                 for p in params:
                     del learnt[id(p)]
-        norms += torch._foreach_norm(real_views(p.grad for p in learnt.values())) if learnt else []  # type: ignore[misc]
+        norms += torch._foreach_norm(real_views(p.grad for p in learnt.values())) if learnt else []
         device = norms[0].device if norms else torch.device("cpu")
         self.grad_norm = torch.linalg.vector_norm(torch.stack([norm.to(device) for norm in norms] or [torch.zeros(())]))
         return ((self.grad_norm + 1e-6) / max_norm).clamp(min=1.0)

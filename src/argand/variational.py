@@ -9,11 +9,12 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from argand.errors import ArgandError
-from argand.field import abs2, field_name, improper_noise, keep_field, perturbed
+from argand.field import abs2, field_name, keep_field
 from argand.modes import evaluation
 from argand.nn.apply import applied, is_hooked, knows, ordered
 from argand.posteriors import Circular, Posterior
 from argand.priors import Prior
+from argand.sampling import improper_noise, perturbed
 
 
 class Variational(nn.Module):
@@ -68,7 +69,8 @@ class Variational(nn.Module):
         if not knows(self.mean, inputs, options) or is_hooked(self.mean):
             return self._perturb(self.mean(*inputs, **options), inputs, options)
         x = ordered(self.mean, inputs[0])
-        sample = self._perturb(applied(self.mean, mu, self.mean._parameters.get("bias"), x), (x,), options)
+        output = ordered(self.mean, applied(self.mean, mu, self.mean._parameters.get("bias"), x))
+        sample = self._perturb(output, (x,), options)
         return sample.contiguous() if x is not inputs[0] else sample
 
     def _perturb(self, output: Tensor, inputs: tuple[Any, ...], options: dict[str, Any]) -> Tensor:
@@ -78,7 +80,7 @@ class Variational(nn.Module):
         relation_weight = self.posterior.relation(mu, self.spread)
         if relation_weight is None:
             return perturbed(output, variance)
-        return output + improper_noise(variance, self._linear(relation_weight, torch.square, inputs, options))
+        return output + improper_noise(output, variance, self._linear(relation_weight, torch.square, inputs, options))
 
     def _linear(
         self, weight: Tensor, function: Callable[[Tensor], Tensor], inputs: tuple[Any, ...], options: dict[str, Any]

@@ -18,7 +18,7 @@ def knows(layer: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any]) ->
     if options or len(inputs) != 1 or not isinstance(inputs[0], Tensor):
         return False
     forward, x = type(layer).forward, inputs[0]
-    return forward in _LINEAR or (forward in _CONVOLUTIONS and x.dim() == layer.weight.dim())  # type: ignore[union-attr,operator]
+    return forward in _LINEAR or (forward in _CONVOLUTIONS and x.dim() == layer.weight.dim())  # type: ignore[operator]
 
 
 def applied(layer: Any, weight: Tensor, bias: Tensor | None, x: Tensor) -> Tensor:

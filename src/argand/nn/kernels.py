@@ -26,7 +26,8 @@ def channels_last(x: Tensor) -> bool:
 
 def to_channels_last(x: Tensor) -> Tensor:
     """The same numbers with the channels innermost in memory."""
-    return x.movedim(1, -1).contiguous().movedim(-1, 1)
+    last = x.movedim(1, -1).contiguous()
+    return last.flatten().view(last.shape).movedim(-1, 1)  # with one channel, its stride is 1 only then
 
 
 def interleaved(x: Tensor) -> Tensor:
@@ -36,7 +37,7 @@ def interleaved(x: Tensor) -> Tensor:
 
 def paired(x: Tensor) -> Tensor:
     """Real (n, 2c, ...) as complex (n, c, ...), channels last: the inverse of `interleaved`."""
-    return torch.view_as_complex(x.movedim(1, -1).contiguous().unflatten(-1, (-1, 2))).movedim(-1, 1)
+    return torch.view_as_complex(torch.unflatten(x.movedim(1, -1).contiguous(), -1, (-1, 2))).movedim(-1, 1)
 
 
 def on_channels(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
@@ -89,7 +90,7 @@ def complex_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return F.linear(x, weight, bias)
     if rows > outputs:
         output = product(real_view(x).flatten(-2), block(weight), flat(bias))
-        return torch.view_as_complex(output.unflatten(-1, (-1, 2)))
+        return torch.view_as_complex(torch.unflatten(output, -1, (-1, 2)))
     re, im = real_view(x).unbind(-1)
     both = torch.stack([torch.stack([re, -im], -1), torch.stack([im, re], -1)]).flatten(-2)
     output = torch.complex(*product(both, real_view(weight).flatten(1)).unbind(0))

@@ -21,7 +21,7 @@ def prefers_onednn(x: Tensor, weight: Tensor) -> bool:
         and x.device.type == "cpu"
         and x.numel() * weight.shape[0] >= SMALLEST
         and torch.backends.cpu.get_cpu_capability().startswith("AVX512")
-        and torch.backends.mkldnn.is_available()
+        and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
         and not torch.compiler.is_compiling()
         and not torch.is_autocast_enabled("cpu")
     )

@@ -12,13 +12,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import argand.nn as ann
-from argand.field import abs2, improper_noise_of, modulus_of, noise_parts_like, real_view, safe_sqrt
+from argand.field import abs2, modulus_of, noise_parts_like, real_view, safe_sqrt
 from argand.graph import kind_of
 from argand.graph.kinds import SILENT
 from argand.nn.apply import ordered
 from argand.nn.batchnorm import affine_parts, normalised
 from argand.nn.conv import transposed_convolution
 from argand.nn.pooling import largest, pool_part, taken_at
+from argand.sampling import improper_noise_of
 from argand.twin.kernels import convolution_of_parts, linear_of_parts
 from argand.twin.parts import Parts, Value
 from argand.variational import Variational
