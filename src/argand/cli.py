@@ -71,6 +71,7 @@ def run(
     ] = None,
     data: DataRoot = None,
     report: Annotated[bool, typer.Option(help="Write RUNS/report/index.html at the end.")] = True,
+    profile: Annotated[bool, typer.Option("--profile", help="Tell where the stages' time went.")] = False,
 ) -> None:
     """Compute a specification: every stage that has not finished yet. Stop it with Ctrl-C and go on at any time."""
     from argand.study.config import load_specification
@@ -79,7 +80,8 @@ def run(
     changes = list(settings or []) + ([f"run.device={device.value}"] if device else [])
     asked = load_specification(specification, quick=quick, settings=changes)
     place = runs or Path("runs") / asked.study.name
-    code = run_specification(asked, place, jobs=jobs, root=data, report=report, console=Console(stderr=True))
+    console = Console(stderr=True)
+    code = run_specification(asked, place, jobs=jobs, root=data, report=report, profile=profile, console=console)
     raise typer.Exit(code)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 from argand.chunks import CHUNK, in_memory_order, inverse, memory_order
 from argand.errors import ArgandError
@@ -61,6 +62,14 @@ def components(x: Tensor) -> tuple[Tensor, ...]:
 def real_views(tensors: Iterable[Tensor]) -> list[Tensor]:
     """Real views that share storage with the tensors, for kernels that refuse complex ones (fused Adam, scalers)."""
     return [real_view(x.detach()) for x in tensors]
+
+
+def is_real_valued(x: Tensor) -> bool:
+    """Whether complex numbers that need no gradient, such as a network's input, are all real: asked on a CPU only."""
+    if x.requires_grad or x.device.type != "cpu" or torch.compiler.is_compiling() or is_functorch_wrapped_tensor(x):
+        return False
+    first = x[:1]  # tells most that are not
+    return not bool(first.imag.any()) and not bool(x.imag.any())
 
 
 def laid_out_as(y: Tensor, x: Tensor) -> Tensor:

@@ -28,13 +28,13 @@ _failed: set[Callable[..., Any]] = set()
 
 @contextmanager
 def compiling(wanted: bool | None) -> Iterator[None]:
-    """Compile always (where it is possible), never, or by size, for a while.
+    """Compile always (where it is possible) or never, for a while; None leaves it as it is.
 
     >>> with compiling(False):
     ...     should_compile(torch.device("cpu"), 10**9)
     False
     """
-    _asked.append(wanted)
+    _asked.append(_asked[-1] if wanted is None else wanted)
     try:
         yield
     finally:

@@ -26,8 +26,12 @@ _MIX = ((30, _signed(0xBF58476D1CE4E5B9)), (27, _signed(0x94D049BB133111EB)))
 
 
 def hashed(counts: Tensor, key: Tensor) -> Tensor:
-    """64 bits for each count."""
-    z = counts * _STEP + key
+    """64 bits for each count.
+
+    The key comes in before the first product: compilers fold a product into the counting of the loop, and C leaves it
+    undefined where that overflows.
+    """
+    z = (counts ^ key) * _STEP
     for shift, multiplier in _MIX:
         z = (z ^ _shifted(z, shift)) * multiplier
     return z ^ _shifted(z, 31)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -116,7 +115,7 @@ class Adam(torch.optim.Optimizer):
         squares: Squares = []
         if self.divergence_weight:
             self._check_spread()
-            with nullcontext() if self.compiled is None else compiling(self.compiled):
+            with compiling(self.compiled):
                 squares = add_divergence_gradient(self._net, self.divergence_weight)
         with torch.no_grad():
             divisor = None if self.max_norm is None else self._clip_divisor(self.max_norm, squares)

@@ -110,10 +110,18 @@ def _warn(message: str) -> None:
     warnings.warn(message, ArgandWarning, stacklevel=5)
 
 
+def shrink_unread(graph: Graph) -> bool:
+    """Take out, in place, the units that nothing reads, and leave constants where they are; whether there were any."""
+    return _shrink(graph, {}, absorb=False)
+
+
 @torch.no_grad()
-def _shrink(graph: Graph, ndims: Mapping[str, int]) -> bool:
-    """Take out, once, all units that can go; whether there were any."""
+def _shrink(graph: Graph, ndims: Mapping[str, int], *, absorb: bool = True) -> bool:
+    """Take out, once, all units that can go (constants only with `absorb`); whether there were any."""
     analysis = analyse(graph, ndims)
+    if not absorb:
+        for mixing in analysis.mixing:
+            mixing.constant = torch.zeros_like(mixing.constant)
     removed = _removable(analysis)
     if not removed.any():
         return False

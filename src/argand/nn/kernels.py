@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from argand.field import real_view
+from argand.field import is_real_valued, real_view
 from argand.nn.product import prefers_onednn, product
 
 Convolution = Callable[[Tensor, Tensor, Tensor | None], Tensor]
@@ -61,6 +61,16 @@ def block(weight: Tensor, transposed: bool = False) -> Tensor:
     return torch.stack(rows, 1).flatten(0, 1).flatten(1, 2)
 
 
+def rows(weight: Tensor) -> Tensor:
+    """The real weight (2m, n, ...) of a complex one (m, n, ...), for real numbers: rows a_0, b_0, a_1, b_1, ...
+
+    >>> rows(torch.tensor([[3 + 4j]]))
+    tensor([[3.],
+            [4.]])
+    """
+    return real_view(weight).movedim(-1, 1).flatten(0, 1)
+
+
 def flat(bias: Tensor | None) -> Tensor | None:
     """A complex vector as re_0, im_0, ..."""
     return None if bias is None else real_view(bias).flatten()
@@ -74,6 +84,9 @@ def complex_convolution(
         return convolve(x, weight, bias)
     if x.dim() < weight.dim():  # no batch axis
         return complex_convolution(convolve, x.unsqueeze(0), weight, bias, groups, transposed).squeeze(0)
+    if not transposed and is_real_valued(x):  # half the products
+        output = paired(convolve(to_channels_last(x.real), rows(weight), flat(bias)))
+        return output if channels_last(x) else output.contiguous()
     return on_channels(lambda both: convolve(both, block(weight, transposed), flat(bias)), x)
 
 
@@ -84,11 +97,13 @@ def prefers_real_convolution(x: Tensor, weight: Tensor, groups: int) -> bool:
 
 def complex_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Wx + b over the last axis of complex x."""
-    outputs, inputs = weight.shape
-    rows = x.numel() // max(inputs, 1)
     if not prefers_real_product(x, weight):
         return F.linear(x, weight, bias)
-    if rows > outputs:
+    if is_real_valued(x):  # half the products
+        output = product(x.real.contiguous(), rows(weight), flat(bias))
+        return torch.view_as_complex(torch.unflatten(output, -1, (-1, 2)))
+    outputs, inputs = weight.shape
+    if x.numel() // max(inputs, 1) > outputs:
         output = product(real_view(x).flatten(-2), block(weight), flat(bias))
         return torch.view_as_complex(torch.unflatten(output, -1, (-1, 2)))
     re, im = real_view(x).unbind(-1)

@@ -131,6 +131,7 @@ class Sparsify(Training):
     divergence_weight: Literal["C/N"] | Positive = "C/N"  # or a number, which multiplies C
     carry_moments: bool = True  # Adam's, from the end of pre-training
     warmup: Amount = 0  # epochs in which the divergence's weight grows linearly from 0
+    warm_start: bool = False  # from the network at the next smaller C, not from the pre-trained one: another method
     initial: Number | None = None  # log_sigma2 (log_alpha for real-scaling) at the start; None: the posterior's own
 
 
@@ -138,6 +139,7 @@ class Finetune(Training):
     """Training of what is left."""
 
     epochs: Amount = 40
+    live: bool = True  # leave the units that nothing reads out of the training: the same steps, up to rounding
 
 
 class Stages(Table):
@@ -153,6 +155,14 @@ class Run(Table):
 
     threads: Count = 1  # per stage; a change of it changes results in their last digits
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    planar: bool = False  # train the twin in real arithmetic
+    precision: Literal["fp32", "bf16"] = "fp32"  # bf16: products in bfloat16, through the twin
+
+    @model_validator(mode="after")
+    def _bf16_is_planar(self) -> "Run":
+        if self.precision == "bf16" and not self.planar:
+            raise ValueError("planar: bfloat16 needs the twin in real arithmetic: set run.planar = true.")
+        return self
 
 
 class DivergenceSlope(Table):
@@ -178,6 +188,8 @@ class Specification(Table):
     def _something(self) -> "Specification":
         if self.grid is None and self.divergence_slope is None:
             raise ValueError("grid: the file needs a [grid] (or a [divergence_slope]) that says what to compute.")
+        if self.stages.sparsify.warm_start and not self.study.share:
+            raise ValueError("stages.sparsify.warm_start: needs study.share, since it goes on from another cell.")
         return self
 
 

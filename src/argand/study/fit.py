@@ -2,15 +2,20 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
+from argand.loops import compiling
+from argand.study.live import settle
+from argand.study.profile import Stopwatch
 from argand.study.state import DivergedError, State
-from argand.study.tasks import Task
+from argand.study.tasks import Batch, Task
 
+MANY_STEPS = 1000  # in a stage, from which the seconds that compiling takes come back
 Config = Mapping[str, Any]
 #: called about once a second: the epoch, the share of it that is done, the loss
 Tick = Callable[[int, float, float], None]
@@ -25,16 +30,22 @@ def fit(
     divergence_weight: float = 0.0,
     kept: Callable[[], float | None] = lambda: None,
     around: Callable[[int], AbstractContextManager[object]] = lambda epoch: nullcontext(),
+    forward: Callable[[nn.Module], Callable[[Tensor], Tensor]] = lambda net: net,
     save: Callable[[], None] = lambda: None,
+    watch: Stopwatch | None = None,
     tick: Tick = lambda epoch, share, loss: None,
 ) -> None:
     """Train the state's network in place, from the epoch it is at to the configured last.
 
     All random numbers of an epoch come from `seed` and the epoch, so a stage that is taken up again goes on as if it
     had never stopped. `around(epoch)` is entered for each epoch, `kept()` is noted after it, `save()` ends it.
-    Raises DivergedError when the loss is no number.
+    `forward` gives the function that is trained in place of the network itself, on the same parameters. Raises
+    DivergedError when the loss is no number.
     """
-    optimizer, steps = state.optimizer, task.steps(config["batch"])
+    watch = watch or Stopwatch()
+    net, optimizer, _ = state.trained
+    steps = task.steps(config["batch"])
+    wanted = None if config["epochs"] * steps >= MANY_STEPS else False
     for epoch in range(state.epoch, config["epochs"]):
         if should_stop(state, config, task):
             break
@@ -42,26 +53,38 @@ def fit(
         for group in optimizer.param_groups:
             group["lr"] = rate
         generator = seed_everything(f"{seed}/{epoch}")
-        state.net.train()
+        net.train()
         total, count, told = torch.zeros(()), 0, time.monotonic()
-        with around(epoch):
-            for x, y in task.batches(config["batch"], generator):
+        with around(epoch), compiling(wanted):
+            batches = iter(task.batches(config["batch"], generator))
+            while (batch := _next(batches, watch)) is not None:
                 optimizer.divergence_weight = divergence_weight * ramp(config, epoch + count / steps)
-                loss = task.loss(state.net(x), y)
-                optimizer.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
-                optimizer.step()
+                with watch("forward"):
+                    loss = task.loss(forward(net)(batch[0]).float(), batch[1])
+                with watch("backward"):
+                    optimizer.zero_grad()
+                    loss.backward()  # type: ignore[no-untyped-call]
+                with watch("update"):
+                    optimizer.step()
                 total, count = total.to(loss.device) + loss.detach(), count + 1
                 if time.monotonic() - told > 1:
                     told = time.monotonic()
                     tick(epoch, count / steps, check_finite(total, epoch) / count)
+        settle(state)
         mean = check_finite(total, epoch) / count
         line: dict[str, Any] = {"epoch": epoch + 1, "loss": mean, "lr": rate, "kept": kept()}
         every = config["score_every"]
-        line["score"] = task.score(state.net)[0] if every and (epoch + 1) % every == 0 else None
+        with watch("evaluation"):
+            line["score"] = task.score(state.net)[0] if every and (epoch + 1) % every == 0 else None
         state.history.append(line)
         tick(epoch, 1.0, mean)
-        save()
+        with watch("checkpoint"):
+            save()
+
+
+def _next(batches: Iterator[Batch], watch: Stopwatch) -> Batch | None:
+    with watch("data"):
+        return next(batches, None)
 
 
 def check_finite(total: torch.Tensor, epoch: int) -> float:

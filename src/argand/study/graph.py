@@ -15,7 +15,7 @@ from argand.study.config import Grid, Specification, Table
 from argand.study.records import BAYESIAN
 
 #: Grows when a change makes equal configurations give other numbers.
-METHOD_VERSION = 1
+METHOD_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,19 @@ def plan(specification: Specification, device: str, digest: Callable[[str], str]
         if cell["method"] == "magnitude-cubic":
             sparse["kept"] = cell["kept"]
         base = {name: cell[name] for name in ("dataset", "features", "model", "field", "width", "seed")}
-        base |= {"digest": digests[cell["dataset"]], "device": device, "planar": False}
-        base["threads"] = specification.run.threads
+        run = specification.run
+        base |= {"digest": digests[cell["dataset"]], "device": device, "planar": run.planar, "threads": run.threads}
+        if run.precision != "fp32":
+            base["precision"] = run.precision
         base |= _data(specification, cell["dataset"]) | _values(specification.stages.pretrain)
         if not specification.study.share:
             base["replica"] = sparse
         pretrain = made.add("pretrain", base)
-        sparsify = made.add("sparsify", {"parent": pretrain, **sparse, **_values(specification.stages.sparsify)})
+        options, parent = _values(specification.stages.sparsify), pretrain
+        if options["warm_start"] and cell["method"] in BAYESIAN:
+            for smaller in sorted(scale for scale in grid.scales if scale < cell["C"]):
+                parent = made.add("sparsify", {"parent": parent, **sparse, "C": smaller, **options})
+        sparsify = made.add("sparsify", {"parent": parent, **sparse, **options})
         last = {"threshold": cell["threshold"], "kept": cell["kept"]}
         made.add("finetune", {"parent": sparsify, **last, **_values(specification.stages.finetune)})
     return made

@@ -1,5 +1,6 @@
 """What the commands do: from a specification to results, a table and a report."""
 
+import os
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -15,9 +16,10 @@ from argand import ArgandError
 from argand.study import store, views
 from argand.study.config import Specification, load_specification
 from argand.study.data import digest
-from argand.study.driver import Outcome, epochs_now, is_driven, run_plan
+from argand.study.driver import Outcome, epochs_now, is_driven, run_plan, stage_directory
 from argand.study.engines import LocalEngine
 from argand.study.graph import Plan, plan
+from argand.study.profile import WAIT
 from argand.study.records import Stage, cells, read_stages
 
 DONE, BAD = 0, 1
@@ -31,14 +33,25 @@ def resolve_device(asked: str) -> str:
 
 
 def run_specification(
-    specification: Specification, runs: Path, *, jobs: int, root: Path | None, report: bool, console: Console
+    specification: Specification,
+    runs: Path,
+    *,
+    jobs: int,
+    root: Path | None,
+    report: bool,
+    console: Console,
+    profile: bool = False,
 ) -> int:
-    """Compute it, print the table, write the report; returns the exit code."""
+    """Compute it, print the table (and the profile), write the report; returns the exit code."""
+    if profile:
+        os.environ[WAIT] = "1"  # for the workers
     made = plan(specification, resolve_device(specification.run.device), lambda name: digest(name, root))
     with views.Bars(console) if console.is_terminal else nullcontext(views.Quiet()) as view:
         outcome = run_plan(made, runs, LocalEngine(root), view, jobs=jobs)
     stages = read_stages(runs)
     show_results(made, stages, outcome)
+    if profile:
+        views.plain_console().print(views.profile_table(stage_directory(runs, key) for key in made.nodes))
     if report:
         _report(runs, console)
     return BAD if outcome.bad or outcome.blocked else DONE

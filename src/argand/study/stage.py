@@ -9,10 +9,11 @@ STAGES/KEY/config.json         what to do (the parent's key is in it)
 
 import fcntl
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from argand.files import write_atomically
 from argand.study import stages
 from argand.study.divergence_slope import kl_derivative
 from argand.study.fit import Tick, fit
+from argand.study.live import narrow
+from argand.study.profile import WAIT, Stopwatch
 from argand.study.records import read_json
 from argand.study.state import DivergedError, State, load_checkpoint, save_checkpoint
 from argand.study.tasks import Task, make_task
@@ -51,10 +54,13 @@ def run_stage(directory: Path, root: Path | None, tick: Tick = lambda epoch, sha
 
 
 def _compute(directory: Path, config: Mapping[str, Any], root: Path | None, tick: Tick) -> dict[str, Any]:
-    begin, before = time.monotonic(), _seconds(directory)
+    begin, (before, parts) = time.monotonic(), _timing(directory)
+    watch = Stopwatch(wait=WAIT in os.environ)
 
     def note_time() -> None:
-        write_json(directory / "timing.json", {"seconds": round(before + time.monotonic() - begin, 2)})
+        now = time.monotonic() - begin
+        seconds = {part: round(parts.get(part, 0.0) + more, 3) for part, more in watch.told(now).items()}
+        write_json(directory / "timing.json", {"seconds": round(before + now, 2), "parts": seconds})
 
     if config["stage"] == "kl-derivative":
         options = {name: config[name] for name in ("draws", "points", "seed")}
@@ -64,12 +70,15 @@ def _compute(directory: Path, config: Mapping[str, Any], root: Path | None, tick
     first = first_config(directory.parent, config)
     torch.set_num_threads(first["threads"])
     torch.backends.cudnn.deterministic = True
-    task = make_task(first, root, torch.device(first["device"]))
-    stages.check_early_stopping(config, task)
-    state = open_stage(directory.parent, config, task)
-    extra = {"score_before": task.score(state.net)[0]} if config["stage"] == "finetune" else {}
-    if (directory / CHECKPOINT).exists():
-        load_checkpoint(directory / CHECKPOINT, state)
+    with watch("set-up"):
+        task = make_task(first, root, torch.device(first["device"]))
+        stages.check_early_stopping(config, task)
+        state = open_stage(directory.parent, config, task)
+        extra = {"score_before": task.score(state.net)[0]} if config["stage"] == "finetune" else {}
+        if (directory / CHECKPOINT).exists():
+            load_checkpoint(directory / CHECKPOINT, state)
+        if config.get("live"):
+            narrow(state)
 
     def save() -> None:
         save_checkpoint(directory / CHECKPOINT, state)
@@ -82,13 +91,20 @@ def _compute(directory: Path, config: Mapping[str, Any], root: Path | None, tick
         divergence_weight=stages.divergence_weight(config, task),
         kept=partial(stages.share_kept, state, config),
         around=partial(stages.around_epoch, state, config),
-        save=save, tick=tick,
+        forward=cache(partial(stages.forward_of, first)), save=save, watch=watch, tick=tick,
     )  # fmt: skip
-    save_checkpoint(directory / CHECKPOINT, state, moments=config["stage"] == "pretrain")
-    write_history(directory, state)
-    values = stages.result(state, config, first, task) | extra
+    with watch("checkpoint"):
+        save_checkpoint(directory / CHECKPOINT, state, moments=_is_gone_on_from(config))
+        write_history(directory, state)
+    with watch("evaluation"):
+        values = stages.result(state, config, first, task) | extra
     note_time()
     return values
+
+
+def _is_gone_on_from(config: Mapping[str, Any]) -> bool:
+    """Whether another stage takes up this one's moments."""
+    return config["stage"] == "pretrain" or bool(config.get("warm_start"))
 
 
 def open_stage(directory: Path, config: Mapping[str, Any], task: Task) -> State:
@@ -128,9 +144,11 @@ def remove_leftovers(directory: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _seconds(directory: Path) -> float:
+def _timing(directory: Path) -> tuple[float, Mapping[str, float]]:
+    """Seconds of earlier attempts, all and by part."""
     path = directory / "timing.json"
-    return float(read_json(path).get("seconds", 0.0)) if path.exists() else 0.0
+    told = read_json(path) if path.exists() else {}
+    return float(told.get("seconds", 0.0)), dict(told.get("parts", {}))
 
 
 @contextmanager

@@ -2,13 +2,13 @@
 
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import argand
 from argand import ArgandError
@@ -32,16 +32,20 @@ def pretrain(config: Config, task: Task) -> State:
 
 
 def sparsify(parent: State, config: Config) -> State:
-    """The trained network with a posterior, and with Adam as it was; as it is for the magnitude methods."""
+    """The trained network with a posterior, and with Adam as it was; as it is for the magnitude methods.
+
+    A network that is sparsified already, at a neighbouring C, goes on as it is.
+    """
     net, method = parent.net, config["method"]
-    if method in BAYESIAN:
+    warm = any(isinstance(module, argand.Variational) for module in net.modules())
+    if method in BAYESIAN and not warm:
         prior, posterior = ("vd", "real-scaling") if method == "real-scaling" else (method, "circular")
         argand.sparsify(net, prior, posterior=posterior, initial=config["initial"])
     if not config["carry_moments"]:
         return State(net, _adam(net, config))
     optimizer = parent.optimizer
     optimizer.max_norm = config["max_norm"]
-    if method in BAYESIAN:
+    if method in BAYESIAN and not warm:
         optimizer.add_new_parameters()
     return State(net, optimizer)
 
@@ -75,7 +79,24 @@ def around_epoch(state: State, config: Config, epoch: int) -> AbstractContextMan
     """What an epoch runs under: the masks, which grow epoch by epoch for magnitude-cubic."""
     if config.get("method") == "magnitude-cubic":
         state.masks = by_modulus(state.net, cubic(config["kept"], (epoch + 1) / config["epochs"]))
-    return nullcontext() if state.masks is None else state.masks.pin(state.net, state.optimizer)
+    net, optimizer, masks = state.trained
+    return nullcontext() if masks is None else masks.pin(net, optimizer)
+
+
+def forward_of(first: Config, net: nn.Module) -> Callable[[Tensor], Tensor]:
+    """The function that trains a network: itself, or its twin in real arithmetic, which may run in bfloat16."""
+    model = argand.planar(net) if first.get("planar") else net
+    if first.get("precision") != "bf16":
+        return model
+    device = next(net.parameters()).device.type
+
+    def autocast(x: Tensor) -> Tensor:
+        model.train(net.training)
+        with torch.autocast(device, torch.bfloat16):
+            output: Tensor = model(x)
+        return output
+
+    return autocast
 
 
 def divergence_weight(config: Config, task: Task) -> float:

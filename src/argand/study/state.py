@@ -10,19 +10,39 @@ import torch
 from torch import Tensor, nn
 
 from argand import ArgandError, Masks
+from argand.deploy.live import LivePart
 from argand.files import load_tensor_file, save_tensor_file
 from argand.optim import Adam
 
 
 @dataclass
+class Live:
+    """The part of a network that is trained, with an Adam of its own."""
+
+    part: LivePart
+    optimizer: Adam
+
+
+@dataclass
 class State:
-    """A network in training, its optimiser, its masks once it has some, and the epochs so far."""
+    """A network in training, its optimiser, its masks once it has some, and the epochs so far.
+
+    Within an epoch its `live` part, if it has one, is trained in place of the whole.
+    """
 
     net: nn.Module
     optimizer: Adam
     masks: Masks | None = None
+    live: Live | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
     validation: list[float] = field(default_factory=list)  # scores taken for early stopping
+
+    @property
+    def trained(self) -> tuple[nn.Module, Adam, Masks | None]:
+        """The network, the optimiser and the masks of an epoch."""
+        if self.live is None:
+            return self.net, self.optimizer, self.masks
+        return self.live.part.net, self.live.optimizer, self.live.part.masks
 
     @property
     def epoch(self) -> int:

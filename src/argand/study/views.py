@@ -1,7 +1,8 @@
 """What is shown while a plan is computed, and of a runs directory afterwards."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from types import TracebackType
 
 from rich.console import Console
@@ -10,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from argand.study.engines import Event
-from argand.study.records import Cell
+from argand.study.profile import PARTS
+from argand.study.records import Cell, read_json
 from argand.study.store import Entry
 
 STATUSES = ("done", "running", "waiting", "diverged", "failed")
@@ -119,4 +121,18 @@ def status_table(entries: list[Entry], driven: bool) -> Table:
         state = entry.status if driven or entry.status != "running" else "stopped"
         epoch = f"{entry.epoch}/{entry.epochs}" if entry.epochs else ""
         table.add_row(entry.stage, Text(entry.label), state, epoch, Text(entry.reason or ""))
+    return table
+
+
+def profile_table(directories: Iterable[Path]) -> Table:
+    """Where the time of the finished stages went, by kind of stage: seconds, and their shares."""
+    sums: dict[str, Counter[str]] = {}
+    for directory in directories:
+        timing = read_json(directory / "timing.json") if (directory / "timing.json").exists() else {}
+        sums.setdefault(directory.name.rpartition("-")[0], Counter()).update(timing.get("parts", {}))
+    table = Table("stage", *PARTS, "other", "all", title="seconds")
+    for name, parts in sums.items():
+        total = sum(parts.values())
+        shares = (f"{parts[part]:.1f} ({parts[part] / total:.0%})" if total else "" for part in (*PARTS, "other"))
+        table.add_row(name, *shares, f"{total:.1f}")
     return table

@@ -30,7 +30,10 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the driver, which ends its workers
     threading.Thread(target=die_with_driver, daemon=True).start()
     from argand import ArgandError
+    from argand.memory import keep_freed_memory
     from argand.study.stage import run_stage
+
+    keep_freed_memory()
 
     directory, root = Path(arguments[0]), Path(arguments[1]) if len(arguments) > 1 else None
     try:
