@@ -31,6 +31,10 @@ class Posterior(ABC):
     def variance(self, mu: Tensor, spread: Spread) -> Tensor:
         """s2 = E|w - mu|²: real."""
 
+    def log_variance(self, spread: Spread) -> Tensor | None:
+        """log s2, where that is a parameter."""
+        return None
+
     def relation(self, mu: Tensor, spread: Spread) -> Tensor | None:
         """E(w - mu)², or None where noise of this variance is circular (or real)."""
         return None
@@ -61,6 +65,9 @@ class Circular(Posterior):
 
     def variance(self, mu: Tensor, spread: Spread) -> Tensor:  # noqa: D102
         return spread["log_sigma2"].exp()
+
+    def log_variance(self, spread: Spread) -> Tensor | None:  # noqa: D102
+        return spread["log_sigma2"]
 
     def divergence(self, prior: Prior, mu: Tensor, spread: Spread) -> Tensor:  # noqa: D102
         return prior.divergence(mu, spread["log_sigma2"])
@@ -111,6 +118,9 @@ class Relation(Posterior):
 
     def variance(self, mu: Tensor, spread: Spread) -> Tensor:  # noqa: D102
         return spread["log_sigma2"].exp()
+
+    def log_variance(self, spread: Spread) -> Tensor | None:  # noqa: D102
+        return spread["log_sigma2"]
 
     def relation(self, mu: Tensor, spread: Spread) -> Tensor | None:  # noqa: D102
         u = spread["relation"]

@@ -80,7 +80,7 @@ def snr_gradient_of(mu: Sequence[Tensor], log_sigma2: Tensor, slope: LogSnrFunct
     amplitude = size * precision  # sqrt(r): accurate where log r, a difference of large numbers, is not
     # q is constant to 1e-17 where r < e^-40: the clamp keeps 0/0 away from mu = 0
     log_ratio = (2 * amplitude.log()).clamp_min(-40.0)
-    q = slope(log_ratio, len(mu)) * torch.exp(-log_ratio.clamp_max(0.0))
+    q = slope(log_ratio, len(mu)) * torch.exp(-log_ratio).clamp_min(1.0)
     bound = torch.minimum(precision, size.reciprocal())
     factor = 2 * q * bound
     return [*(x * bound * factor for x in mu), -q * amplitude.clamp_max(1.0).square()]
@@ -108,7 +108,7 @@ def _ard_kl(log_snr: Tensor, k: int) -> Tensor:
 
 
 def _ard_slope(log_snr: Tensor, k: int) -> Tensor:
-    return 0.5 * k * torch.sigmoid(log_snr)
+    return 0.5 * k / (1 + torch.exp(-log_snr))
 
 
 def _vd_kl(log_snr: Tensor, k: int) -> Tensor:
@@ -121,7 +121,8 @@ def _vd_slope(log_snr: Tensor, k: int) -> Tensor:
     """1 - exp(-r) if k = 2, s·D(s) if k = 1."""
     if k == 2:
         return -torch.expm1(-log_snr.exp())
-    return 0.5 * torch.sigmoid(log_snr) * dawson_ratio(log_snr.exp())
+    inverse = torch.exp(-log_snr)
+    return 0.5 / (1 + inverse) * dawson_ratio.of_inverse(inverse)
 
 
 # The fits of the literature: softplus(l)·k/2 + k1·sigmoid(k3·l - k2). Real: Molchanov et al., 2017; complex: the

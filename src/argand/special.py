@@ -48,10 +48,14 @@ class HalfLine:
             self.series[dtype] = [float(c) for c in found[: last + 1]]
 
     def __call__(self, r: Tensor) -> Tensor:
-        """The function at each entry, by Clenshaw's recurrence."""
-        q = 1 / (1 + self.scale / r)
+        """The function at each entry."""
+        return self.of_inverse(1 / r)
+
+    def of_inverse(self, u: Tensor) -> Tensor:
+        """The function at r = 1/u, by Clenshaw's recurrence."""
+        q = 1 / (1 + self.scale * u)
         twice = 4 * q - 2
-        first, *rest = self.series.get(r.dtype) or self.series[torch.float32]
+        first, *rest = self.series.get(u.dtype) or self.series[torch.float32]
         b, before = torch.zeros_like(q), torch.zeros_like(q)
         for c in reversed(rest):
             b, before = torch.addcmul(c - before, twice, b), b

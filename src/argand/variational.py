@@ -11,7 +11,8 @@ from torch.func import functional_call
 from argand.errors import ArgandError
 from argand.field import abs2, field_name, keep_field
 from argand.modes import evaluation
-from argand.nn.apply import applied, is_hooked, knows, ordered
+from argand.nn.apply import applied, is_hooked, is_linear, knows, ordered
+from argand.nn.product import product_of_exp
 from argand.posteriors import Circular, Posterior
 from argand.priors import Prior
 from argand.sampling import improper_noise, perturbed
@@ -76,7 +77,11 @@ class Variational(nn.Module):
     def _perturb(self, output: Tensor, inputs: tuple[Any, ...], options: dict[str, Any]) -> Tensor:
         """A sample around the mean output."""
         mu = self.weight_mean
-        variance = self._linear(self.posterior.variance(mu, self.spread), abs2, inputs, options)
+        log_variance = self.posterior.log_variance(self.spread)
+        if log_variance is not None and is_linear(self.mean):
+            variance = product_of_exp(abs2(inputs[0]), log_variance)
+        else:
+            variance = self._linear(self.posterior.variance(mu, self.spread), abs2, inputs, options)
         relation_weight = self.posterior.relation(mu, self.spread)
         if relation_weight is None:
             return perturbed(output, variance)

@@ -21,9 +21,14 @@ def knows(layer: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any]) ->
     return forward in _LINEAR or (forward in _CONVOLUTIONS and x.dim() == layer.weight.dim())  # type: ignore[operator]
 
 
+def is_linear(layer: nn.Module) -> bool:
+    """Whether the layer is y = Wx + b and nothing else."""
+    return type(layer).forward in _LINEAR
+
+
 def applied(layer: Any, weight: Tensor, bias: Tensor | None, x: Tensor) -> Tensor:
     """The layer's output for another weight and bias, both of the input's field."""
-    if type(layer).forward in _LINEAR:
+    if is_linear(layer):
         return complex_linear(x, weight, bias) if x.is_complex() else product(x, weight, bias)
     return convolved(layer, weight, bias, x)
 

@@ -39,6 +39,48 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return rows.view(*x.shape[:-1], weight.shape[0])
 
 
+def product_of_exp(x: Tensor, log_weight: Tensor) -> Tensor:
+    """x @ exp(log_weight).T over the last axis of x.
+
+    >>> product_of_exp(torch.ones(1, 3), torch.zeros(2, 3))
+    tensor([[3., 3.]])
+    """
+    if not prefers_onednn(x, log_weight):
+        return F.linear(x, log_weight.exp())
+    rows: Tensor = _ProductOfExp.apply(x.flatten(0, -2), log_weight)[0]  # type: ignore[no-untyped-call]
+    return rows.view(*x.shape[:-1], log_weight.shape[0])
+
+
+class _ProductOfExp(torch.autograd.Function):
+    """The product and the exponentials; the gradient by the logarithm is scaled where it lies."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, log_weight: Tensor) -> tuple[Tensor, Tensor]:
+        weight = log_weight.exp()
+        return product(x, weight), weight
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor]) -> None:
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(inputs[0], output[1])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        (x, weight), (grad, to_weight) = ctx.saved_tensors, grads
+        to_x, to_log = ctx.needs_input_grad
+        if grad is None:
+            return None, None if to_weight is None else to_weight * weight
+        by_x = product(grad, weight.t()) if to_x else None
+        by_log = product(grad.t(), x.t()) if to_log else None
+        if by_log is not None and to_weight is not None:
+            by_log = by_log + to_weight
+        if by_log is not None:
+            by_log = by_log * weight if torch.is_grad_enabled() else by_log.mul_(weight)
+        return by_x, by_log
+
+
 class _Product(torch.autograd.Function):
     """The product of matrices through oneDNN, and its gradients, which are products themselves."""
 
