@@ -22,6 +22,7 @@ from argand.study.tasks import make_task
 
 def prepare(tmp_path, *settings):
     """The directories of a tiny study, in the order in which they can be computed."""
+    tmp_path.mkdir(exist_ok=True)
     specification = load_specification(tiny.write(tmp_path / "spec.toml"), settings=settings)
     directories = []
     for key, node in plan(specification, "cpu", digest).nodes.items():
