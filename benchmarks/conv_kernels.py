@@ -1,15 +1,16 @@
-"""Which kernel is faster for a complex convolution, by shape: the table behind argand.nn.kernels.prefers_stacked.
+"""Which kernel is faster for a complex convolution, by shape: the table behind argand.nn.kernels.
 
     python benchmarks/conv_kernels.py [--threads 2] [--repeats 15]
 
-Forward and backward together; "stacked" is one real convolution with the block weight, "native" is torch's complex one.
-Inputs of up to three channels are taken for the network's own and get no gradient. With groups the native one was
-ahead (1.2 times for 4 groups, 2.4 for 64), so they are not in the table.
+Forward and backward together, in milliseconds; "real" is one real convolution on interleaved channels with the block
+weight, "native" is torch's complex one; each for inputs in torch's usual order and with the channels last. Inputs of up
+to three channels are taken for the network's own and get no gradient. The last rows have groups.
 """
 
 import argparse
 import statistics
 import time
+from unittest import mock
 
 import torch
 import torch.nn.functional as F
@@ -43,16 +44,20 @@ SHAPES = [
 ]
 
 
-def step(kernel: str, x: Tensor, weight: Tensor, bias: Tensor, padding: int) -> float:
+#: groups of the shapes above; the others have one
+GROUPED = [(32, 64, 64, 3, 16, 2, 4), (32, 64, 64, 3, 16, 2, 64)]
+
+
+def step(real: bool, groups: int, x: Tensor, weight: Tensor, bias: Tensor, padding: int) -> float:
     """Milliseconds of one forward and backward pass."""
     convolution = CONVOLUTIONS[weight.dim() - 2]
 
     def convolve(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return convolution(x, weight, bias, padding=padding)
+        return convolution(x, weight, bias, padding=padding, groups=groups)
 
     begin = time.perf_counter()
-    compute = kernels.stacked if kernel == "stacked" else kernels.native
-    output = compute(convolve, x, weight, bias)
+    with mock.patch.object(kernels, "prefers_real_convolution", return_value=real):
+        output = kernels.complex_convolution(convolve, x, weight, bias, groups)
     output.backward(torch.ones_like(output))
     elapsed = 1e3 * (time.perf_counter() - begin)
     x.grad = weight.grad = bias.grad = None
@@ -60,27 +65,33 @@ def step(kernel: str, x: Tensor, weight: Tensor, bias: Tensor, padding: int) -> 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=15)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    print(f"{'shape':<34} {'weights':>9} {'stacked':>9} {'native':>9} {'ratio':>6}  chosen")
-    for batch, inputs, outputs, size, length, n in SHAPES:
+    ways = [(real, last) for last in (False, True) for real in (True, False)]
+    print(f"{'':<44} {'usual order':^23} {'channels last':^23}")
+    print(f"{'shape':<34} {'weights':>9} " + " ".join(f"{w:>7}" for w in ("real", "native", "ratio") * 2) + "  chosen")
+    for batch, inputs, outputs, size, length, n, groups in [*((*shape, 1) for shape in SHAPES), *GROUPED]:
         shape = (batch, inputs, *[length] * n)
-        x = torch.randn(shape, dtype=torch.complex64, requires_grad=inputs > 3)
-        weight = torch.randn(outputs, inputs, *[size] * n, dtype=torch.complex64, requires_grad=True)
+        usual = torch.randn(shape, dtype=torch.complex64)
+        weight = torch.randn(outputs, inputs // groups, *[size] * n, dtype=torch.complex64, requires_grad=True)
         bias = torch.randn(outputs, dtype=torch.complex64, requires_grad=True)
-        times: dict[str, list[float]] = {"stacked": [], "native": []}
-        for repeat in range(options.repeats + 2):
-            for kernel, found in times.items():
-                elapsed = step(kernel, x, weight, bias, size // 2)
-                if repeat >= 2:
-                    found.append(elapsed)
-        stacked, native = (statistics.median(times[kernel]) for kernel in ("stacked", "native"))
-        name = f"{batch}x{inputs}->{outputs} k{size} {'x'.join([str(length)] * n)}"
-        chosen = "stacked" if kernels.prefers_stacked(weight, groups=1) else "native"
-        print(f"{name:<34} {weight.numel():>9} {stacked:>9.2f} {native:>9.2f} {native / stacked:>6.2f}  {chosen}")
+        times: dict[tuple[bool, bool], list[float]] = {way: [] for way in ways}
+        for _ in range(options.repeats + 2):
+            for (real, last), found in times.items():
+                x = (kernels.to_channels_last(usual) if last else usual).detach().requires_grad_(inputs > 3)
+                found.append(step(real, groups, x, weight, bias, size // 2))
+        ms = {way: statistics.median(found[2:]) for way, found in times.items()}
+        name = f"{batch}x{inputs}->{outputs} k{size} {'x'.join([str(length)] * n)}" + (
+            f" g{groups}" if groups > 1 else ""
+        )
+        numbers = [[ms[True, last], ms[False, last], ms[False, last] / ms[True, last]] for last in (False, True)]
+        chosen = "real" if kernels.prefers_real_convolution(usual, weight, groups) else "native"
+        print(
+            f"{name:<34} {weight.numel():>9} " + " ".join(f"{v:>7.2f}" for row in numbers for v in row) + f"  {chosen}"
+        )
 
 
 if __name__ == "__main__":

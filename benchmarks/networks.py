@@ -1,40 +1,36 @@
-"""The paper's two MNIST networks, complex and real, for the benchmarks."""
+"""The paper's networks over either field, for the benchmarks.
 
+`COMPLEX[name]()` takes complex inputs of the task's shape. `REAL[name]()` is the real network of about the same floats
+("2R": twice the hidden features or channels) on real inputs of the same shape; `REAL[name](width=1)` has as many
+features as the complex one.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+
+from tasks import TASKS
 from torch import nn
 
-import argand.nn as ann
+from argand.study.models import Layers, deep_conv_net, simple_conv, two_layer_dense, vgg16
+
+Maker = Callable[..., nn.Sequential]
+
+MODELS: dict[str, Maker] = {"dense": two_layer_dense, "conv": simple_conv, "vgg16": vgg16, "deepconv": deep_conv_net}
 
 
-def complex_dense() -> nn.Sequential:
-    """784 -> 4096 -> 10 with split ReLU; logits are the real part."""
-    return nn.Sequential(ann.Linear(784, 4096), ann.ReLU(), ann.Linear(4096, 10), ann.Real())
+def maker(name: str, field: str, width: float) -> Maker:
+    """The function that makes a network, with its `width` as an option."""
+    task = TASKS[name]
+    return partial(MODELS[name], task.shape, task.classes, field=field, width=width, real_input=False)
 
 
-def complex_conv() -> nn.Sequential:
-    """SimpleConv: two convolutions of 5 x 5, each averaged over 2 x 2, and two linear layers."""
-    return nn.Sequential(
-        *(ann.Conv2d(1, 20, 5), ann.ReLU(), ann.AvgPool2d(2)),
-        *(ann.Conv2d(20, 50, 5), ann.ReLU(), ann.AvgPool2d(2)),
-        *(nn.Flatten(), ann.Linear(800, 500), ann.ReLU()),
-        *(ann.Linear(500, 10), ann.Real()),
-    )
+COMPLEX = {name: maker(name, "complex", 1) for name in MODELS}
+REAL = {name: maker(name, "real", 2) for name in MODELS}
 
 
-def real_dense(width: int = 2) -> nn.Sequential:
-    """The real network of `width` times the hidden features: 2 gives about the complex one's floats."""
-    return nn.Sequential(nn.Linear(784, 4096 * width), nn.ReLU(), nn.Linear(4096 * width, 10))
-
-
-def real_conv(width: int = 2) -> nn.Sequential:
-    """SimpleConv over the reals, with `width` times the hidden channels and features."""
-    return nn.Sequential(
-        *(nn.Conv2d(1, 20 * width, 5), nn.ReLU(), nn.AvgPool2d(2)),
-        *(nn.Conv2d(20 * width, 50 * width, 5), nn.ReLU(), nn.AvgPool2d(2)),
-        *(nn.Flatten(), nn.Linear(800 * width, 500 * width), nn.ReLU()),
-        nn.Linear(500 * width, 10),
-    )
-
-
-SHAPES = {"dense": (784,), "conv": (1, 28, 28)}
-COMPLEX = {"dense": complex_dense, "conv": complex_conv}
-REAL = {"dense": real_dense, "conv": real_conv}
+def stack(field: str, hidden: int, depth: int) -> nn.Sequential:
+    """784 -> `depth` layers of `hidden` features -> 10, over either field."""
+    layers = Layers(field)
+    body = [part for a, b in pairwise([784, *[hidden] * depth]) for part in (layers.Linear(a, b), layers.ReLU())]
+    return nn.Sequential(*body, layers.Linear(hidden, 10), *layers.end())

@@ -64,6 +64,7 @@ def worker(rank, folder, pinned):
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=RANKS)
     gradients, weights = train(rank, RANKS, pinned)
     torch.save((gradients, weights), f"{folder}/{rank}.pt")
+    dist.barrier()  # none leaves while the other still talks to it
     dist.destroy_process_group()
 
 

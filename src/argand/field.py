@@ -199,8 +199,9 @@ def is_counted(x: Tensor) -> bool:
 
 def noise_parts_like(re: Tensor) -> tuple[Tensor, Tensor]:
     """The parts of `noise_like` of a complex tensor with these real parts: the same for one seed, up to rounding."""
-    if is_counted(re):
-        return parts(noise_like(torch.empty_like(re, dtype=re.dtype.to_complex())))
+    template = torch.empty_like(re, dtype=re.dtype.to_complex())
+    if is_counted(template):
+        return parts(noise_like(template))
     order = memory_order(re)
     drawn = math.sqrt(0.5) * torch.randn([*(re.shape[i] for i in order), 2], dtype=re.dtype, device=re.device)
     re, im = (part.permute(inverse(order)) for part in drawn.unbind(-1))

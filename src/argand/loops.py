@@ -16,8 +16,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 
-from argand.chunks import in_memory_order, memory_order
+from argand.chunks import memory_order
 from argand.errors import ArgandWarning
 
 SMALLEST = 2**18  # numbers from which compiling pays unasked
@@ -85,18 +86,33 @@ def _loop(function: Callable[..., Any]) -> Callable[..., Any]:
 def same_order(*tensors: Tensor) -> bool:
     """Whether float32 or complex64 tensors of one shape fill their memory in one order, as loops need."""
     order = memory_order(tensors[0])
-    return all(t.dtype in (torch.float32, torch.complex64) and t.permute(order).is_contiguous() for t in tensors)
+    return all(
+        t.dtype in (torch.float32, torch.complex64) and not t.is_neg() and not t.is_conj()
+        and t.permute(order).is_contiguous() and not is_functorch_wrapped_tensor(t)
+        for t in tensors
+    )  # fmt: skip
 
 
 def words(x: Tensor) -> Tensor:
     """The numbers in a row as they lie: real ones, or complex ones as 64-bit words."""
-    row = in_memory_order(x, memory_order(x))
-    return row.view(torch.int64) if x.is_complex() else row
+    return _row(x, torch.int64 if x.is_complex() else x.dtype)
 
 
 def pairs(x: Tensor) -> Tensor:
     """An even number of real ones as they lie, two to a word."""
-    return in_memory_order(x, memory_order(x)).view(torch.int64)
+    return _row(x, torch.int64)
+
+
+def _row(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """The memory that a tensor fills, as another type; not as a view: torch compiles anew for each kind of base."""
+    size = x.element_size() * x.numel() // dtype.itemsize
+    start = x.element_size() * x.storage_offset() // dtype.itemsize
+    return torch.empty(0, dtype=dtype, device=x.device).set_(x.untyped_storage(), start, (size,), (1,))
+
+
+def is_paired(x: Tensor) -> bool:
+    """Whether real numbers begin and end with a word."""
+    return x.is_complex() or (x.numel() % 2 == 0 and x.storage_offset() % 2 == 0)
 
 
 def from_words(x: Tensor) -> list[Tensor]:

@@ -120,7 +120,9 @@ def _vd_kl(log_snr: Tensor, k: int) -> Tensor:
 def _vd_slope(log_snr: Tensor, k: int) -> Tensor:
     """1 - exp(-r) if k = 2, s·D(s) if k = 1."""
     if k == 2:
-        return -torch.expm1(-log_snr.exp())
+        # torch's compiler makes expm1 a difference of exp and 1, which loses small slopes; tanh it leaves whole
+        half = torch.tanh(0.5 * log_snr.exp())
+        return 2 * half / (1 + half)
     inverse = torch.exp(-log_snr)
     return 0.5 / (1 + inverse) * dawson_ratio.of_inverse(inverse)
 

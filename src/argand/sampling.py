@@ -4,10 +4,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 from argand.chunks import map_pieces, pieces
-from argand.field import dot, is_counted, noise_like, parts, real_dim, real_view, safe_sqrt, twice
-from argand.loops import attempt, from_words, pairs, same_order, should_compile, to_words, words
+from argand.field import dot, is_counted, noise_like, parts, real_dim, real_view, safe_sqrt, scaled, twice
+from argand.loops import attempt, from_words, is_paired, pairs, same_order, should_compile, to_words, words
 from argand.noise import draw_key, normal_pairs
 
 
@@ -18,11 +19,17 @@ class _Perturbed(torch.autograd.Function):
 
     @staticmethod
     def forward(y: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        if is_counted(y) and should_compile(y.device, y.numel()) and same_order(y, variance):
-            total, noise = torch.empty_like(y), torch.empty_like(y)
+        if is_functorch_wrapped_tensor(y) or is_functorch_wrapped_tensor(variance):
+            noise = noise_like(y)
+            return y + scaled(noise, variance.clamp_min(0).sqrt()), noise
+        y, variance = y.resolve_conj().resolve_neg(), variance.resolve_neg()
+        wanted = is_counted(y) and is_paired(y) and is_paired(variance) and should_compile(y.device, y.numel())
+        if wanted and same_order(y, variance):
+            total, noise, generator = torch.empty_like(y), torch.empty_like(y), torch.get_rng_state()
             rows = [pairs(t) if not y.is_complex() else words(t) for t in (y, variance, total, noise)]
             if attempt(_perturb, *rows, draw_key(), torch.tensor(2.0 / real_dim(y))) is not None:
                 return total, noise
+            torch.set_rng_state(generator)  # the key is drawn again
         noise, total = noise_like(y), torch.empty_like(y)
         for e, mean, v, out in pieces(noise, y, variance, total):
             root = v.clamp_min(0).sqrt_()
@@ -43,15 +50,17 @@ class _Perturbed(torch.autograd.Function):
             return None, None
         if torch.is_grad_enabled():  # for second derivatives
             return grad, dot(grad, noise) * _half_over_root(variance)
-        if should_compile(grad.device, grad.numel()) and same_order(grad, noise, variance):
-            slope = torch.empty_like(variance)
-            if attempt(_pull, *map(words, (grad, noise, variance, slope))) is not None:
+        given = grad.resolve_conj().resolve_neg(), noise, variance.resolve_neg()
+        if should_compile(grad.device, grad.numel()) and same_order(*given):
+            slope = torch.empty_like(given[2])
+            if attempt(_pull, *map(words, (*given, slope))) is not None:
                 return grad, slope
-        return grad, map_pieces(lambda g, e, v: dot(g, e) * _half_over_root(v), grad, noise, variance)
+        return grad, map_pieces(lambda g, e, v: dot(g, e) * _half_over_root(v), *given)
 
 
 def _half_over_root(variance: Tensor) -> Tensor:
-    return torch.where(variance > 0, 0.5 * variance.rsqrt(), 0.0)
+    positive = variance > 0
+    return torch.where(positive, 0.5 * torch.where(positive, variance, 1.0).rsqrt(), 0.0)
 
 
 def _perturb(y: Tensor, variance: Tensor, total: Tensor, noise: Tensor, key: Tensor, power: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from argand.field import complex_dtype, parts, real_view
 from argand.nn.kernels import channels_last
 from argand.nn.layers import apply_keeping_field, check_complex
-from argand.nn.maps import mapped, moments
+from argand.nn.maps import mapped, statistics
 
 
 def _init(
@@ -73,21 +73,18 @@ def normalised(norm: nn.Module, x: Tensor) -> Tensor:
     layer: Any = norm
     if not layer.training and layer.track_running_stats:
         return mapped(x, *_map_and_shift(layer, real_view(layer.running_mean), layer.running_var))
-    count = x.numel() // (2 * x.shape[-2])
-    mean = x.sum(list(range(x.dim() - 2))) / count
-    centred = x - mean
-    covariance = moments(centred) / count
+    mean, covariance = statistics(x)
     if layer.training and layer.track_running_stats:
-        _track(layer, mean, covariance, count)
-    return mapped(centred, *_map_and_shift(layer, None, covariance))
+        _track(layer, mean, covariance, x.numel() // (2 * x.shape[-2]))
+    return mapped(x, *_map_and_shift(layer, mean, covariance))
 
 
-def _map_and_shift(self: Any, mean: Tensor | None, covariance: Tensor) -> tuple[Tensor, Tensor]:
-    """The 2x2 matrices and shifts (re, im) that normalisation with these statistics amounts to; no mean is zero."""
+def _map_and_shift(self: Any, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
+    """The 2x2 matrices and shifts (re, im) that normalisation with these statistics amounts to."""
     whitening = inverse_root(covariance, self.eps)
     matrix = self.weight @ whitening if self.affine else whitening
-    shift = torch.zeros_like(matrix[..., 0]) if self.bias is None else real_view(self.bias)
-    return matrix, shift if mean is None else shift - (matrix @ mean.unsqueeze(-1)).squeeze(-1)
+    shift = -(matrix @ mean.unsqueeze(-1)).squeeze(-1)
+    return matrix, shift if self.bias is None else shift + real_view(self.bias)
 
 
 def evaluation_map(norm: nn.Module) -> tuple[Tensor, Tensor]:
