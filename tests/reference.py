@@ -78,7 +78,7 @@ NETWORKS = {
         (1, 14, 14),
         False,
         lambda n: [
-            *(n.Conv2d(1, 4, 3), n.ReLU(), n.AvgPool2d(2), n.Conv2d(4, 6, 3), n.ReLU(), n.AvgPool2d(2)),
+            *(n.Conv2d(1, 4, 3), n.ReLU(), n.AvgPool2d(2), n.Conv2d(4, 6, 3), n.AvgPool2d(2), n.ReLU()),
             *(nn.Flatten(), n.Linear(24, 16), n.ReLU(), n.Linear(16, 10)),
         ],
     ),
@@ -87,7 +87,7 @@ NETWORKS = {
         False,
         lambda n: [
             *(n.Conv2d(2, 4, 3, padding=1, bias=False), n.BatchNorm2d(4), n.ReLU(), n.MaxPool2d(2)),
-            *(n.Conv2d(4, 6, 3, padding=1, bias=False), n.BatchNorm2d(6), n.ReLU(), n.MaxPool2d(2)),
+            *(n.Conv2d(4, 6, 3, padding=1, bias=False), n.BatchNorm2d(6), n.MaxPool2d(2), n.ReLU()),
             *(nn.Flatten(), n.Linear(24, 10)),
         ],
     ),
