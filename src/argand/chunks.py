@@ -8,8 +8,14 @@ from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 CHUNK = 2**16  # elements: two threads get torch's grain of 2^15 each, and a dozen temporaries stay in the cache
+
+
+def is_batched(x: Tensor) -> bool:
+    """Whether `torch.func` runs this tensor in its own way, as in `vmap`; compilers are told no."""
+    return not torch.compiler.is_compiling() and is_functorch_wrapped_tensor(x)
 
 
 def memory_order(x: Tensor) -> list[int]:

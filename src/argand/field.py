@@ -11,9 +11,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_functorch_wrapped_tensor
 
-from argand.chunks import CHUNK, in_memory_order, inverse, memory_order
+from argand.chunks import CHUNK, in_memory_order, inverse, is_batched, memory_order
 from argand.errors import ArgandError
 from argand.noise import draw_key, normal_pairs
 
@@ -66,7 +65,7 @@ def real_views(tensors: Iterable[Tensor]) -> list[Tensor]:
 
 def is_real_valued(x: Tensor) -> bool:
     """Whether complex numbers that need no gradient, such as a network's input, are all real: asked on a CPU only."""
-    if x.requires_grad or x.device.type != "cpu" or torch.compiler.is_compiling() or is_functorch_wrapped_tensor(x):
+    if x.requires_grad or x.device.type != "cpu" or torch.compiler.is_compiling() or is_batched(x):
         return False
     first = x[:1]  # tells most that are not
     return not bool(first.imag.any()) and not bool(x.imag.any())
@@ -199,9 +198,10 @@ def is_counted(x: Tensor) -> bool:
 
 def noise_parts_like(re: Tensor) -> tuple[Tensor, Tensor]:
     """The parts of `noise_like` of a complex tensor with these real parts: the same for one seed, up to rounding."""
-    template = torch.empty_like(re, dtype=re.dtype.to_complex())
-    if is_counted(template):
-        return parts(noise_like(template))
+    if not torch.compiler.is_compiling():
+        template = torch.empty_like(re, dtype=re.dtype.to_complex())
+        if is_counted(template):
+            return parts(noise_like(template))
     order = memory_order(re)
     drawn = math.sqrt(0.5) * torch.randn([*(re.shape[i] for i in order), 2], dtype=re.dtype, device=re.device)
     re, im = (part.permute(inverse(order)) for part in drawn.unbind(-1))

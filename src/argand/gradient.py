@@ -63,6 +63,14 @@ def _grad(p: Tensor) -> Tensor:
     """The parameter's .grad, created as zeros where missing."""
     if p.grad is None:
         p.grad = torch.zeros_like(p)
+    return resolved_grad(p)
+
+
+def resolved_grad(p: Tensor) -> Tensor:
+    """The parameter's .grad, which autograd may leave as a conjugate view: real views of that would be copies."""
+    assert p.grad is not None
+    if p.grad.is_conj() or p.grad.is_neg():
+        p.grad = p.grad.resolve_conj().resolve_neg()
     return p.grad
 
 

@@ -16,9 +16,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_functorch_wrapped_tensor
 
-from argand.chunks import memory_order
+from argand.chunks import is_batched, memory_order
 from argand.errors import ArgandWarning
 
 SMALLEST = 2**18  # numbers from which compiling pays unasked
@@ -45,6 +44,8 @@ def compiling(wanted: bool | None) -> Iterator[None]:
 def should_compile(device: torch.device, size: int) -> bool:
     """Whether so many numbers on a device are worth a compiled loop."""
     wanted = _asked[-1]
+    if torch.compiler.is_compiling():
+        return False
     return wanted is not False and (wanted or size >= SMALLEST) and can_compile(device.type)
 
 
@@ -88,7 +89,7 @@ def same_order(*tensors: Tensor) -> bool:
     order = memory_order(tensors[0])
     return all(
         t.dtype in (torch.float32, torch.complex64) and not t.is_neg() and not t.is_conj()
-        and t.permute(order).is_contiguous() and not is_functorch_wrapped_tensor(t)
+        and t.permute(order).is_contiguous() and not is_batched(t)
         for t in tensors
     )  # fmt: skip
 

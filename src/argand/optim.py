@@ -10,7 +10,7 @@ from torch.optim.adam import adam
 
 from argand.errors import ArgandError
 from argand.field import real_views
-from argand.gradient import Squares, add_divergence_gradient
+from argand.gradient import Squares, add_divergence_gradient, resolved_grad
 from argand.loops import can_compile, compiling
 from argand.variational import Variational, named_layers
 
@@ -112,6 +112,10 @@ class Adam(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    resolved_grad(p)
         squares: Squares = []
         if self.divergence_weight:
             self._check_spread()

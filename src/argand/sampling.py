@@ -4,9 +4,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_functorch_wrapped_tensor
 
-from argand.chunks import map_pieces, pieces
+from argand.chunks import is_batched, map_pieces, pieces
 from argand.field import dot, is_counted, noise_like, parts, real_dim, real_view, safe_sqrt, scaled, twice
 from argand.loops import attempt, from_words, is_paired, pairs, same_order, should_compile, to_words, words
 from argand.noise import draw_key, normal_pairs
@@ -19,7 +18,7 @@ class _Perturbed(torch.autograd.Function):
 
     @staticmethod
     def forward(y: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        if is_functorch_wrapped_tensor(y) or is_functorch_wrapped_tensor(variance):
+        if is_batched(y) or is_batched(variance):
             noise = noise_like(y)
             return y + scaled(noise, variance.clamp_min(0).sqrt()), noise
         y, variance = y.resolve_conj().resolve_neg(), variance.resolve_neg()

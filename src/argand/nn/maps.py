@@ -9,9 +9,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_functorch_wrapped_tensor
 
-from argand.chunks import CHUNK
+from argand.chunks import CHUNK, is_batched
 
 
 def _rows(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
@@ -29,7 +28,7 @@ class _Map(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, matrix: Tensor, shift: Tensor) -> Tensor:
         diagonal = matrix.diagonal(dim1=-2, dim2=-1)
-        if any(map(is_functorch_wrapped_tensor, (x, matrix, shift))):
+        if any(map(is_batched, (x, matrix, shift))):
             crossed = x.flip(-1) * torch.stack([matrix[..., 0, 1], matrix[..., 1, 0]], -1)
             return torch.addcmul(shift, x, diagonal) + crossed
         output = torch.empty_like(x)
